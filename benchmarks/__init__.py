@@ -1,1 +1,1 @@
-"""Benchmarks: each measures one claim about Steelyard. ``python -m benchmarks --list`` lists them."""
+"""Benchmarks, each of which tests one claim about Steelyard. ``python -m benchmarks --list`` lists them."""

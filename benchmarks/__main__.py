@@ -17,7 +17,7 @@ from benchmarks.framework.process import stop_ignoring_signals
 from benchmarks.framework.result import Result, record
 
 BAR_MISSED = 3
-"""Differs from 1, the code of a crash: the CI gate measures again when a bar is missed, not after a crash."""
+"""Differs from 1, the exit code of a crash: the CI gate retries a missed bar, but not a crash."""
 USAGE = 2
 
 
@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def run(measure: Measure, *, quick: bool, console: Console, folder: Path = report.RESULTS) -> int:
-    """Measure, store the result as JSON (a quick one never replaces a full one) and print the verdict last."""
+    """Run a benchmark, store the result as JSON (never replacing a full one with a quick one) and print the verdict."""
     started = time.perf_counter()
     with _progress(console) as progress:
         result = measure(quick, progress)
@@ -59,10 +59,12 @@ def run(measure: Measure, *, quick: bool, console: Console, folder: Path = repor
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure what Steelyard claims.")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks", description="Run the benchmarks behind Steelyard's claims."
+    )
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("name", nargs="?", help="the benchmark to run")
-    what.add_argument("--list", action="store_true", help="list the benchmarks and what they claim")
+    what.add_argument("--list", action="store_true", help="list the benchmarks and their claims")
     what.add_argument("--report", action="store_true", help="write docs/results.md from the stored results")
     parser.add_argument("--quick", action="store_true", help="run a smaller version; most finish within a minute")
     return parser

@@ -10,10 +10,11 @@
 #SBATCH --signal=B:TERM@300
 #SBATCH --output=%x-%j.out
 #
-# A run on the nodes of a SLURM job: Ray starts on every node, the command runs on the first, and Ray stops with it.
+# Run Steelyard on the nodes of a SLURM job: Ray starts on every node, the command runs on the first node, and Ray
+# stops when the command ends.
 #   sbatch deploy/slurm.sh RECIPE|FILE [--section.key value …]
 #   sbatch --nodes=4 deploy/slurm.sh --resume runs/NAME
-# STEELYARD_ENV names a virtualenv to activate. Every node must see it, and the working directory with runs/.
+# STEELYARD_ENV names a virtualenv to activate. Every node needs access to it and to the working directory with runs/.
 set -euo pipefail
 
 if [ $# -eq 0 ]; then
@@ -36,8 +37,8 @@ export RAY_AUTH_MODE=token RAY_AUTH_TOKEN_PATH="$own/token"
 read -r head < <(scontrol show hostnames "$SLURM_JOB_NODELIST")
 address="$head:$((20000 + SLURM_JOB_ID % 20000))"
 
-# 300 s before the time limit SLURM sends TERM to this script, which runs on the same node as the run. The script passes
-# the signal on, and the run finishes its step and saves.
+# SLURM sends TERM to this script, which runs on the same node as the run, 300 s before the time limit. The script
+# forwards the signal, and the run finishes its step and saves a checkpoint.
 trap 'if [ -s "$own/pid" ]; then kill -TERM "$(cat "$own/pid")"; fi' TERM
 
 # shellcheck disable=SC2016 # the quoted command is expanded by the shell that becomes the run

@@ -11,7 +11,7 @@ each question several times (a group). Answers better than their group's mean be
     KL   = exp(-d) + d - 1,  d = log pi(token) - log pi_reference(token)        "k3", distance to a frozen reference
     loss = mean_i mean_t [ -min(rho A, clip(rho, 1 - low, 1 + high) A) + beta KL ]
 
-(Shao et al., arXiv 2402.03300.) Steelyard's trainer computes the same, with more attention to speed, memory,
+(Shao et al., arXiv 2402.03300.) Steelyard's trainer computes the same update, with more attention to speed, memory,
 constraints and failures. A benchmark calls `update` and Steelyard's learner with the same rollouts and compares the
 weights after three steps.
 """
@@ -51,7 +51,7 @@ class Config:
 
 @dataclass(frozen=True)
 class Rollout:
-    """One answer: the tokens of question and answer, the reward, and the index of the question."""
+    """One answer: the tokens of the question and the answer, the reward, and the index of the question."""
 
     token_ids: list[int]
     prompt_length: int
@@ -204,7 +204,7 @@ def update(
 
 def train(config: Config) -> list[float]:
     """Train from scratch, print progress, and return the mean reward of every step."""
-    model = make_model(config.seed).eval()  # no dropout, so that the scored policy is the one that sampled
+    model = make_model(config.seed).eval()  # no dropout, so the scored policy is the one that sampled
     reference = copy.deepcopy(model).requires_grad_(False)
     optimizer = torch.optim.AdamW(model.parameters(), lr=config.learning_rate, weight_decay=0.0)
     generator = random.Random(config.seed)

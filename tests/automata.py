@@ -1,4 +1,4 @@
-"""Helpers for automaton tests: all samples of a small language, random samples, and independent checks of them."""
+"""Helpers for automaton tests: all samples of a small language, random samples, and independent checkers."""
 
 from __future__ import annotations
 

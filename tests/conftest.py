@@ -17,20 +17,20 @@ from benchmarks.framework.process import stop_ignoring_signals
 from tests.time_budgets import TimeBudgets
 
 STATE = tempfile.TemporaryDirectory(prefix="steelyard-tests-")
-os.environ["XDG_STATE_HOME"] = STATE.name  # tests must not change what the user has chosen to trust
+os.environ["XDG_STATE_HOME"] = STATE.name  # tests must not change the user's trust settings
 
 os.environ["OMP_NUM_THREADS"] = "1"  # must precede the import of torch; tiny models are fastest on one thread
 
 stop_ignoring_signals()  # CI may run under nohup
 
-# A slow test on a busy machine is not a failure; pytest-timeout ends tests that hang.
+# A slow test on a busy machine is not a failure; pytest-timeout kills tests that hang.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
 
 FOLDERS = ("unit", "property", "golden", "learning", "faults", "e2e")
 
 
-@pytest.hookimpl(optionalhook=True)  # a hook of pytest-xdist, which may not be installed
+@pytest.hookimpl(optionalhook=True)  # a pytest-xdist hook; pytest-xdist may not be installed
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     from tests.scheduling import ByEngine
 
@@ -39,7 +39,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 @pytest.fixture(autouse=True)
 def same_random_state() -> None:
-    """Seed all random generators, so that a test does not depend on those that ran before it."""
+    """Seed all random generators, so that a test does not depend on the tests that ran before it."""
     random.seed(0)
     np.random.seed(0)  # noqa: NPY002
     if "torch" in sys.modules:
@@ -47,11 +47,11 @@ def same_random_state() -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if not hasattr(config, "workerinput"):  # this is not a worker of pytest-xdist
+    if not hasattr(config, "workerinput"):  # not a pytest-xdist worker
         config.pluginmanager.register(TimeBudgets())
 
 
-@pytest.hookimpl(tryfirst=True)  # before -m selects tests by marker
+@pytest.hookimpl(tryfirst=True)  # must run before -m selects tests by marker
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     root = Path(__file__).parent
     for item in items:

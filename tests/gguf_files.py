@@ -1,4 +1,4 @@
-"""Writes a tiny Llama model as GGUF with the package ``gguf``, as llama.cpp's converter does."""
+"""Writes a tiny Llama model as GGUF with the ``gguf`` package, as llama.cpp's converter does."""
 
 from __future__ import annotations
 

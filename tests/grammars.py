@@ -1,4 +1,4 @@
-"""Helpers for grammar tests: two real tokenizers, seeded random walks, and their replay."""
+"""Helpers for grammar tests: two real tokenizers, seeded random walks, and replays of those walks."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def run_mutmut(*, start_over: bool) -> None:
     import pytest
     from mutmut.__main__ import cli
 
-    if not hasattr(pytest.Item, "_nodeid"):  # mutmut 3.8 reads a private name that pytest 9.2 no longer has
+    if not hasattr(pytest.Item, "_nodeid"):  # mutmut 3.8 uses a private name that pytest 9.2 no longer has
         pytest.Item._nodeid = property(lambda item: item.nodeid)  # type: ignore[attr-defined]
     if start_over:
         shutil.rmtree(ROOT / "mutants", ignore_errors=True)

@@ -30,7 +30,7 @@ DIRECTIVE = re.compile(r"^(noqa|type:|pyright:|ruff:|pragma|!|-+$|=+$)")
 
 @dataclass(frozen=True)
 class Sentence:
-    """One sentence and the place where it is written."""
+    """A sentence and its location."""
 
     kind: str
     path: str
@@ -53,7 +53,7 @@ def sentences() -> list[Sentence]:
 
 
 def markdown_sentences(source: str, path: str) -> list[Sentence]:
-    """Return the sentences of paragraphs, list items and table cells; code blocks are left out."""
+    """Return the sentences of paragraphs, list items and table cells; code blocks are omitted."""
     found: list[Sentence] = []
     for line, block in _markdown_blocks(source):
         found += _split("documentation", path, line, block)
@@ -138,7 +138,7 @@ def _comments(source: str) -> Iterator[tuple[int, str]]:
 
 
 def _split(kind: str, path: str, line: int, text: str) -> list[Sentence]:
-    """Split a text into sentences; fragments of fewer than four words are left out."""
+    """Split text into sentences; fragments of fewer than four words are omitted."""
     paragraphs = re.split(r"\n\s*\n|\n(?=\s*(?:[-*|>]|\d+\.)\s)", text)
     pieces = [piece for paragraph in paragraphs for piece in SENTENCE_END.split(" ".join(paragraph.split()))]
     return [
@@ -149,7 +149,7 @@ def _split(kind: str, path: str, line: int, text: str) -> list[Sentence]:
 
 
 def draw(everything: list[Sentence], seed: int, count: int) -> list[Sentence]:
-    """Draw without repetition, the same number of each kind."""
+    """Draw the same number of each kind, without replacement."""
     generator = random.Random(seed)
     drawn: list[Sentence] = []
     for kind in KINDS:
@@ -159,11 +159,11 @@ def draw(everything: list[Sentence], seed: int, count: int) -> list[Sentence]:
 
 
 def main() -> None:
-    """Print the drawn sentences, numbered, without the places where they are written."""
-    parser = argparse.ArgumentParser(description="Draw sentences that people read, for review.")
-    parser.add_argument("--seed", type=int, default=1, help="seed of the draw (%(default)s)")
-    parser.add_argument("--count", type=int, default=60, help="number of sentences (%(default)s)")
-    parser.add_argument("--places", action="store_true", help="print file and line before each sentence")
+    """Print the drawn sentences, numbered, without their locations."""
+    parser = argparse.ArgumentParser(description="Draw a random sample of reader-facing sentences for review.")
+    parser.add_argument("--seed", type=int, default=1, help="random seed (default: %(default)s)")
+    parser.add_argument("--count", type=int, default=60, help="number of sentences (default: %(default)s)")
+    parser.add_argument("--places", action="store_true", help="print the file and line before each sentence")
     options = parser.parse_args()
     for number, sentence in enumerate(draw(sentences(), options.seed, options.count), 1):
         print(f"{number}. [{sentence.kind}] {sentence if options.places else sentence.text}")

@@ -33,7 +33,7 @@ LONGER = (
     "\n\n",
 )
 TOKENS = (*"0123456789x (,)\n", *LONGER)
-"""Single characters, all of which can occur, and longer tokens, most of which can occur."""
+"""Single characters, which can all occur, and longer tokens, most of which can occur."""
 
 
 def can_come(bricks: Sequence[Brick], world: World, *, may_float: bool) -> set[Brick]:
@@ -47,10 +47,10 @@ def can_come(bricks: Sequence[Brick], world: World, *, may_float: bool) -> set[B
     return {brick for brick in free if may_float or is_connected(Structure((*bricks, brick), world))}
 
 
-def random_bricks(world: World, most: int, rng: random.Random, *, may_float: bool) -> tuple[Brick, ...]:
+def random_bricks(world: World, max_bricks: int, rng: random.Random, *, may_float: bool) -> tuple[Brick, ...]:
     """Place a random number of bricks, or fewer if no more fit."""
     bricks: list[Brick] = []
-    for _ in range(rng.randint(0, most)):
+    for _ in range(rng.randint(0, max_bricks)):
         if found := sorted(can_come(bricks, world, may_float=may_float)):
             bricks.append(rng.choice(found))
     return tuple(bricks)

@@ -40,13 +40,13 @@ WORDS = tuple(str(number) for number in range(13))
 SHAPE = Architecture(layers=2, width=32, heads=2, kv_heads=1, max_length=128)
 CPU = PolicyOptions(device="cpu", seed=2)
 KINDS = ("causal", "masked")
-"""The kinds of policies that the core must support equally."""
+"""The kinds of policies that the core must support equally well."""
 
 
 def tiny_policy(
     *, words: Sequence[str] = WORDS, sharpness: float = 8.0, shape: Architecture = SHAPE, **options: Any
 ) -> Any:
-    """Build a policy with weights so large that its distributions are far from uniform."""
+    """Build a policy with weights large enough to make its distributions far from uniform."""
     policy = from_scratch_policy(shape, words, replace(CPU, **options))
     outer = sharpness / 3 if isinstance(policy, MaskedPolicy) else sharpness
     with torch.no_grad():
@@ -118,7 +118,7 @@ def sample_of(
 
 
 def table_of(sets: Sequence[Sequence[int]], vocabulary: int = 16) -> tuple[SupportTable, np.ndarray]:
-    """Return a support table of the sets, and the index of each set in it."""
+    """Return a support table for the sets, and the index of each set in that table."""
     trail = SupportTableWriter(vocabulary)
     numbers = [trail.add(pack(one, vocabulary)) for one in sets]
     return trail.table(), np.asarray(numbers, np.int32)
@@ -196,7 +196,7 @@ def gradients_of(learner: Learner, samples: Sequence[LearnerSample]) -> dict[str
 
 
 def digit_share(task: Task, text: str) -> float:
-    """Score a text by the share of words that equal the first word of the prompt."""
+    """Score text by the share of its words that equal the first word of the prompt."""
     words, wanted = text.split(), str(task.prompt).split()[0]
     return sum(word == wanted for word in words) / max(len(words), 1)
 

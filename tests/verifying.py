@@ -1,4 +1,4 @@
-"""Runs any verifier inline, including weighted ones, with a single try per item, so that failures are not retried."""
+"""Runs any verifier inline, including weighted ones, with one attempt per item, so failures are not retried."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ STICK = (
     (4, 44, 3),
     (4, 44, 4),
 )
-"""Length along x, x and z of each brick; y is the same for all."""
+"""Length along x, x and z of each brick; y is the same for all bricks."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def golden() -> list[Case]:
 
 
 def column() -> Structure:
-    """Return a column of eight 1x1 bricks under the end of a 1x4: it stands, but the weighted form says it falls."""
+    """Return a column of eight 1x1 bricks under the end of a 1x4: it stands, but the weighted form rejects it."""
     return _placed([*(Brick(1, 1, 5, 5, z) for z in range(8)), Brick(1, 4, 5, 5, 8)])
 
 

@@ -1,4 +1,4 @@
-"""Decoders for brick briefs: the policy under its constraint, unconstrained, and BrickGPT's at equal tokens."""
+"""Decoders for brick briefs: the policy with and without its constraint, and BrickGPT's decoders at equal tokens."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from steelyard.types import CutRule, Task
 
 CONSTRAINT, FREE, REJECTION, ROLLBACK = "constraint", "free", "rejection", "rejection and rollback"
 EQUAL_TOKENS_STEP = -2
-"""Step in the random-number keys of the comparison at equal tokens."""
+"""Step number in the random keys of the equal-token comparison."""
 CONCURRENT_ATTEMPTS = 3
-"""Attempts per brief that are sampled together; attempts after the first success are discarded."""
+"""Number of attempts per brief sampled together; attempts after the first success are discarded."""
 
 
 class TextOutcome(NamedTuple):
-    """Whether a text is valid, its structure stable, and its brief fulfilled."""
+    """Whether an output is valid, its structure is stable, and its brief is fulfilled."""
 
     valid: bool
     stable: bool
@@ -52,7 +52,7 @@ class StageOutcomes:
     tokens: float
 
     def share(self, name: str) -> list[float]:
-        """Return the share of samples with this property, per brief."""
+        """Return the fraction of each brief's samples that have this property."""
         return [sum(getattr(one, name) for one in found) / len(found) for found in self.outcomes]
 
     def mean(self, name: str) -> float:
@@ -79,7 +79,7 @@ class BudgetRun:
 
 
 class DecodingEvaluator:
-    """Evaluates a policy on a fixed set of briefs, with the same random numbers at every stage."""
+    """Evaluates a policy on a fixed set of briefs with the same random numbers at every stage."""
 
     def __init__(self, config: Any, tasks: Sequence[Task], show_status: Callable[[str], None]) -> None:
         from steelyard.compose import build_decoding, build_domain
@@ -159,12 +159,12 @@ class DecodingEvaluator:
 
 
 def text_outcome(space: Any, task: Task, text: str) -> TextOutcome:
-    """Evaluate the bricks that could be placed; a text without any brick fails in every respect."""
+    """Evaluate the bricks that could be placed; an output without bricks fails on every count."""
     reading = space.read(text)
     if not reading.structure.bricks:
         return TextOutcome(valid=False, stable=False, success=False)
     found = outcome(reading.structure, brief_of(task.spec))
-    valid = all(flaw.reason is Reason.FLOATING for flaw in reading.flaws)  # floating bricks were placed
+    valid = all(flaw.reason is Reason.FLOATING for flaw in reading.flaws)  # floating bricks are still placed
     return TextOutcome(valid, found.stands and found.connectivity == 1.0, valid and found.success)
 
 
@@ -179,7 +179,7 @@ def failing_under(brief: Brief, structure: Structure) -> tuple[int, ...]:
 
 @contextmanager
 def unconstrained(policy: Any) -> Iterator[None]:
-    """Remove the policy's constraint within the context."""
+    """Remove the policy's constraint inside the context."""
     kept, policy.constraint = policy.constraint, None
     try:
         yield

@@ -1,7 +1,7 @@
 """Building a stability program takes at most 0.3 of its HiGHS solve time; two workers verify 1.8 times as fast as one.
 
 Build time covers everything from the bricks to a loaded solver: contacts, equations, the sparse matrix and the transfer
-to HiGHS. Verification covers everything from the text to the reward, with one and two pool processes in turn.
+to HiGHS. Verification covers everything from the text to the reward, alternating between one and two pool processes.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ SIZES = (20, 35, 50, 75, 100)
 STRUCTURES = 20
 REPEATS = 5
 VERIFIED = 400
-"""Texts per round, of 20 to 50 bricks each."""
+"""Structures per round, with 20 to 50 bricks each."""
 ROUNDS = 7
 BUILD, TWO = 0.3, 1.8
 QUICK_BUILD, QUICK_TWO = 0.4, 1.5
-"""Wider than the full bars: short measurements are noisy, and for 20 bricks, built by a hundred small numpy calls, the
-ratio is 0.25 or 0.31 depending on the processor's state."""
+"""The quick bars are wider than the full ones: short measurements are noisy, and 20 bricks, built by a hundred small
+numpy calls, give a ratio of 0.25 or 0.31 depending on the state of the CPU."""
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Measure; the quick version uses five structures per size instead of twenty, three rounds and wider bars."""
+    """Run the benchmark; the quick version uses 5 instead of 20 structures per size, 3 rounds and wider bars."""
     count = 5 if quick else STRUCTURES
     bar = progress.add_task("bricks", total=len(SIZES) * count)
     rows: list[dict[str, Cell]] = []
@@ -97,7 +97,7 @@ def rates(count: int, rounds: int, progress: Progress) -> tuple[list[float], lis
 
 
 def time_program(structure: Structure) -> tuple[float, float, int, int]:
-    """Return median seconds to build and to solve, columns and rows. Each repetition starts from the bricks alone."""
+    """Return (median build seconds, median solve seconds, columns, rows); each repetition starts from the bricks."""
     builds: list[float] = []
     solves: list[float] = []
     program: Any = None

@@ -1,6 +1,6 @@
-"""The brick parser answers a million random and mutated texts with a structure or a typed reason, and never crashes.
+"""Given a million random and mutated texts, the brick parser returns a structure or a typed reason and never crashes.
 
-Code that shares nothing with the parser checks every accepted structure again, cell by cell.
+Code that shares nothing with the parser rechecks every accepted structure cell by cell.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from steelyard.domains.bricks import InvalidStructureError, Reason, Structure, p
 TEXTS = 1_000_000
 SOURCES = 2000
 UPDATE_EVERY = 1000
-"""Texts between updates of the progress bar."""
+"""Number of texts between updates of the progress bar."""
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Measure; the quick version uses a hundredth of the texts."""
+    """Run the benchmark; the quick version uses a hundredth of the texts."""
     count = TEXTS // 100 if quick else TEXTS
     rng = random.Random("bricks-fuzz")
     sources = texts(rng, SOURCES // 10 if quick else SOURCES)
@@ -61,7 +61,7 @@ def parse_outcome(text: str, crashes: list[str]) -> Structure | str:
 
 
 def is_valid(structure: Structure) -> bool:
-    """Whether parts are known, cells inside the world and used once, all bricks grounded, and the text round-trips."""
+    """Whether parts are known, cells are in the world and used once, bricks are grounded, and the text round-trips."""
     owner: dict[tuple[int, int, int], int] = {}
     for number, (h, w, x, y, z) in enumerate(structure.bricks):
         if f"{h}x{w}" not in str(structure.world.library).split():

@@ -1,8 +1,8 @@
 """The stability check reproduces eight published outcomes and agrees with every independent computation.
 
-On random structures, most of them loaded, it compares HiGHS with Gurobi on the same programs, our program with another
-formulation solved by SciPy, structures with moved, scaled, rotated and mirrored copies, and checks floating bricks.
-Differences in the largest pull are relative to the capacity of a contact point.
+On random structures, most of them loaded, the benchmark compares HiGHS with Gurobi on the same programs, our program
+with another formulation solved by SciPy, and structures with moved, scaled, rotated and mirrored copies. Floating
+bricks are checked as well. Differences in the largest pull are relative to the capacity of a contact point.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Row = dict[str, Cell]
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Measure; the quick version uses a tenth of the random structures."""
+    """Run the benchmark; the quick version uses a tenth of the random structures."""
     share = 10 if quick else 1
     outcomes = published()
     turned = list(cases("images", IMAGES // share, (2, 14), progress))
@@ -65,7 +65,7 @@ def column_stands() -> float:
 def cases(
     name: str, count: int, sizes: tuple[int, int], progress: Progress, *, afloat: float = 0.0
 ) -> Iterator[LoadedStructure]:
-    """Yield random structures with up to three loads, the same in every run."""
+    """Yield random structures with up to three loads; they are the same in every run."""
     for number in progress.track(range(count), description=name):
         rng = random.Random(f"{name} {number}")
         structure = random_structure(rng.randint(*sizes), rng, WORLDS[number % len(WORLDS)], float_=afloat)
@@ -103,7 +103,7 @@ def against_scipy(found: Iterator[LoadedStructure]) -> Row:
 
 
 def after_moving_and_scaling(found: Iterator[LoadedStructure]) -> Row:
-    """Compare with the structure moved, and with masses, loads and capacity times 3.7."""
+    """Compare with a moved copy, and with masses, loads and capacity multiplied by 3.7."""
     factor = 3.7
     library = Library(tuple(replace(part, mass=part.mass * factor) for part in STANDARD.parts))
     physics = Physics(capacity=PUBLISHED.capacity * factor)
@@ -119,7 +119,7 @@ def after_moving_and_scaling(found: Iterator[LoadedStructure]) -> Row:
 
 
 def under_images(found: Sequence[LoadedStructure]) -> tuple[Row, Row]:
-    """Compare all eight images, with the published contact points and with symmetric ones, which must agree exactly."""
+    """Compare all eight images, with published contact points and with symmetric ones (which must agree exactly)."""
     plain = compare("images, published points", found, lambda case: [largest_pull(*i) for i in images(*case)])
     symmetric = compare(
         "images, symmetric",
@@ -131,7 +131,7 @@ def under_images(found: Sequence[LoadedStructure]) -> tuple[Row, Row]:
 
 
 def with_floating_bricks(found: Iterator[LoadedStructure]) -> Row:
-    """Count wrong verdicts: structures that stand although a brick floats, or whose floating bricks are not named."""
+    """Count structures that stand although a brick floats, or whose floating bricks are not reported."""
     afloat, wrong = 0, 0
     for structure, weights in found:
         verdict, loose = assess(structure, weights), floating(structure)
@@ -191,7 +191,7 @@ def note(outcomes: Sequence[Row], found: Sequence[LoadedStructure]) -> str:
 
 
 def asymmetry(case: LoadedStructure) -> float:
-    """Return the largest pull of all images divided by the smallest; 1 if nothing pulls."""
+    """Return the largest pull over all images divided by the smallest; 1 if there is no pull."""
     pulls = [largest_pull(*image) for image in images(*case)]
     return max(pulls) / min(pulls) if min(pulls) > 1e-9 else 1.0
 

@@ -1,8 +1,8 @@
-"""Training raises success on held-out brick briefs to 90%, after a warm start on examples of which 30–50% succeed.
+"""Training raises success on held-out brick briefs to 90%, after a warm start on examples with a 30–50% success rate.
 
-A successful structure stands under its load, is connected and fulfils its brief. Training takes the steps of the
-recipe, or an hour if they need longer, with evaluations on the validation briefs. Held-out briefs, whose parameters
-never occur in training, are evaluated only before and after.
+A successful structure stands under its load, is connected and fulfils its brief. Training runs for the recipe's steps,
+or for an hour if they take longer, with evaluations on the validation briefs. Held-out briefs, whose parameters never
+occur in training, are evaluated only before and after training.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class LearningRun:
         return float(self.curve[-1]["minutes"])
 
     def distinct(self, *, ignore_position: bool = False) -> float:
-        """Return the share of distinct structures per brief among all final successes.
+        """Return the fraction of final successes that are distinct structures for their brief.
 
         With ``ignore_position``, translated copies count as equal.
         """
@@ -69,7 +69,7 @@ class LearningRun:
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Measure; the quick version takes a few steps on small towers and cantilevers, and the reward must rise."""
+    """Run the benchmark; the quick version takes a few steps on small briefs and requires the reward to rise."""
     if quick:
         return _quick(progress)
     runs: list[LearningRun] = []
@@ -91,7 +91,7 @@ def learn_recipe(seed: int, report_progress: ReportProgress) -> LearningRun:
 def learn(
     seed: int, scratch: str, overrides: Mapping[str, Any], minutes: float, report_progress: ReportProgress
 ) -> LearningRun:
-    """Warm-start, then train for the steps of the recipe or until ``minutes`` have passed."""
+    """Warm-start, then train for the recipe's steps or until ``minutes`` have passed."""
     config = load_recipe("bricks", seed, scratch, overrides)
     run = train_and_evaluate(config, EvaluationPlan(SAMPLES, 1, EVALUATE_EVERY), minutes, report_progress)
     curve = [point.row(seed) for point in run.curve]
@@ -111,20 +111,20 @@ def figures(runs: Sequence[LearningRun]) -> tuple[Figure, ...]:
 
 
 def data_success(seeds: Sequence[int]) -> float:
-    """Return the share of the first warm-start examples that succeed."""
+    """Return the success rate of the first warm-start examples."""
     counts = [pair for seed in seeds for pair in success_by_kind(bricks(seed), EXAMPLES, seed=seed).values()]
     return sum(right for right, _ in counts) / sum(total for _, total in counts)
 
 
 def bricks(seed: int) -> Any:
-    """Return the domain of the recipe."""
+    """Return the recipe's domain."""
     from steelyard.compose import build_domain
 
     return build_domain(load_recipe("bricks", seed, "unused", {}))
 
 
 def canonical_bricks(space: ActionSpace, text: str, *, ignore_position: bool) -> tuple[Any, ...]:
-    """Return the bricks sorted; with ``ignore_position`` moved to the corner."""
+    """Return the sorted bricks; with ``ignore_position``, shift them to the corner first."""
     bricks = space.read(text).structure.bricks
     x, y = (min(brick.x for brick in bricks), min(brick.y for brick in bricks)) if ignore_position else (0, 0)
     return tuple(sorted(brick._replace(x=brick.x - x, y=brick.y - y) for brick in bricks))
@@ -164,7 +164,7 @@ def note(runs: Sequence[LearningRun]) -> str:
 
 
 def sheet(space: ActionSpace, groups: Sequence[Group], cards: int = 14) -> bytes:
-    """Render the first sample of the first briefs, two of each kind."""
+    """Render the first sample of the first two briefs of each kind."""
     shown = [
         render.Card(
             space.read(group.samples[0].text).structure,

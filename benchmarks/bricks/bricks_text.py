@@ -1,9 +1,9 @@
-"""SmolLM2-135M learns to build bricks as text, and its constraint solves as many briefs as rejection at equal tokens.
+"""SmolLM2-135M learns to write brick structures; its constraint solves as many briefs as rejection at equal tokens.
 
-This runs the recipe ``bricks-text``. The base model, the warm-started model and the trained model write structures for
-briefs that never occur in training, with and without the constraint. A text is *valid* if no part of it was skipped,
-*stable* if the placed bricks stand under the load and are all connected to the ground, and a *success* if it is valid,
-stable and fulfils the brief.
+This benchmark runs the ``bricks-text`` recipe. The base model, the warm-started model and the trained model write
+structures for briefs that never occur in training, with and without the constraint. An output is *valid* if no part of
+it was skipped, *stable* if the placed bricks stand under the load and are all connected to the ground, and a *success*
+if it is valid, stable and fulfils the brief.
 
 The warm-started and the trained model are also decoded as in BrickGPT: rejection sampling, alone and with rollback of
 bricks that fail under the brief's load. All decoders use BrickGPT's temperature and the same number of tokens per
@@ -42,16 +42,16 @@ COLUMNS = ("stage", "decoding", "valid", "stable", "success", "tokens per attemp
 
 @dataclass(frozen=True)
 class Size:
-    """How much to train, sample and compare."""
+    """The amount of training, sampling and comparison."""
 
     minutes: float
-    """Limit for GRPO; the warm start takes as long as its examples need."""
+    """Time limit for GRPO; the warm start takes as long as its examples need."""
     samples: int
-    """Samples per brief and evaluation."""
+    """Samples per brief in each evaluation."""
     budget: int
     """Tokens per brief in the comparison."""
     briefs: int | None = None
-    """Number of briefs to evaluate; all if None."""
+    """Number of briefs to evaluate; None means all."""
     overrides: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     @property
@@ -66,7 +66,7 @@ QUICK = Size(
     budget=24,
     briefs=3,
     overrides={
-        "model.dtype": "float32",  # fast on any processor
+        "model.dtype": "float32",  # fast on any CPU
         "domain.options.kinds": ["tower"],
         "domain.options.max_difficulty": 4.0,
         "domain.options.max_bricks": 6,
@@ -104,7 +104,7 @@ ShowStatus = Callable[[str], None]
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Measure; the quick version takes a step on small towers and has bars on validity and loss only."""
+    """Run the benchmark; the quick version takes a step on small towers and has bars on validity and loss only."""
     size = QUICK if quick else FULL
     task = progress.add_task("bricks-text", total=1)
     with tempfile.TemporaryDirectory() as scratch:
@@ -217,7 +217,7 @@ def study(size: Size, scratch: str, show_status: ShowStatus) -> Study:
 
 
 def load_bricks_text(scratch: str, overrides: Mapping[str, Any]) -> Any:
-    """Load the shipped recipe with ``QUIET_RUN`` and the overrides."""
+    """Load the shipped recipe with ``QUIET_RUN`` and the given overrides."""
     from steelyard import config as configs
 
     own = {"run.folder": scratch, "model.path": str(model_folder())}

@@ -1,8 +1,8 @@
 """Without a reward for the brief's purpose, training produces heaps; action spaces and estimators are compared too.
 
-Each run changes one setting of the ``bricks`` recipe and trains one seed for a quarter of the time of ``bricks-learn``.
-Runs with the same action space share one warm start. Without the purpose, and the success that contains it, the reward
-only covers stability, connectivity and the number of bricks.
+Each run changes one setting of the ``bricks`` recipe and trains one seed for a quarter of the ``bricks-learn`` time.
+Runs with the same action space share one warm start. Without the purpose term, and the success term that includes it,
+the reward covers only stability, connectivity and the number of bricks.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ QUICK = {
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Measure; the quick version trains for seconds after a small warm start and only requires a positive reward."""
+    """Run the benchmark; the quick version trains briefly after a small warm start and requires a positive reward."""
     minutes = 0.03 if quick else MINUTES / 4
     small: dict[str, Any] = QUICK if quick else {}
     bar = progress.add_task("variants", total=len(VARIANTS) * minutes)
@@ -64,7 +64,7 @@ def measure(quick: bool, progress: Progress) -> Result:
 
 
 def shared_warm_start(changes: dict[str, Any], scratch: str) -> dict[str, Any]:
-    """Return an override with the warm start of the first run, if the action space is the same."""
+    """Return an override that reuses the first run's warm start if the action space is the same."""
     from steelyard.compose.warmstart import warm_start_folder
 
     first = warm_start_folder(load_recipe("bricks", SEED, f"{scratch}/0", {}))
@@ -87,7 +87,7 @@ def row(name: str, run: Any) -> dict[str, Cell]:
 
 
 def figures(rows: list[dict[str, Cell]], *, quick: bool) -> tuple[Figure, ...]:
-    """Require that the purpose matters; the other variants are only listed in the table."""
+    """Require that the purpose term makes a difference; the other variants only appear in the table."""
     after = {str(row["variant"]): float(row["after"]) for row in rows}
     if quick:
         return (Figure("smallest held-out reward", min(float(row["reward"]) for row in rows), ">=", 0.03),)

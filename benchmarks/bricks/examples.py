@@ -1,4 +1,4 @@
-"""Success rate of the examples that the bricks domain provides for warm starts."""
+"""Success rate of the bricks domain's warm-start examples."""
 
 from __future__ import annotations
 

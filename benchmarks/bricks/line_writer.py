@@ -1,7 +1,7 @@
 """Let a policy's model write lines of text without its constraint, for several prompts at once.
 
-Each row keeps the keys and values of its prompt and of the text so far. Rejected lines and bricks that were rolled back
-are overwritten; rows that are no longer requested leave the batch.
+Each row caches the keys and values of its prompt and of the text so far. Rejected lines and rolled-back bricks are
+overwritten; rows no longer requested leave the batch.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from steelyard.sampling.randomness import stream, uniform
 from steelyard.types import CutRule, Prompt
 
 MAX_LINE_TOKENS = 24
-"""A line without an end is cut after this many tokens; a brick takes 11."""
+"""A line that does not end is cut off after this many tokens; a brick takes 11."""
 COMPACT_BELOW = 0.875
-"""Drop unused rows once at most this share of the rows is still requested."""
+"""Drop unused rows once at most this fraction of the rows is still requested."""
 
 
 class LineWriter:
     """Writes lines by prompt number. A draw depends on the seed, the prompt and the number of earlier draws."""
 
     def __init__(self, policy: CausalPolicy, prompts: Sequence[Prompt], *, room: int, seed: int) -> None:
-        """``room`` is the maximum number of tokens of a text without its last line."""
+        """``room`` is the maximum number of tokens to write for a prompt, not counting the last line."""
         policy.sample_mode()
         self.policy = policy
         self.prompts = [policy.encode(prompt).tolist() for prompt in prompts]
@@ -75,7 +75,7 @@ class LineWriter:
         return self._breaks[last] or len(line) == MAX_LINE_TOKENS
 
     def _draw(self, hidden_BD: Tensor, temperature_B1: Tensor, unfinished: Sequence[int]) -> list[int]:
-        """Draw a token for every row; finished rows discard theirs and keep their random number for later."""
+        """Draw a token for every row; finished rows discard theirs and save their random number for later."""
         uniform_B = uniform(self._stream_P[self.prompt_of_row], self._drawn_P[self.prompt_of_row])
         self._drawn_P[[self.prompt_of_row[row] for row in unfinished]] += 1
         with torch.no_grad():
@@ -86,20 +86,20 @@ class LineWriter:
 
     @torch.no_grad()
     def _prefill(self) -> None:
-        """Run the prompts, padded on the right: a causal model ignores that padding, and it is overwritten later."""
+        """Run the right-padded prompts: a causal model ignores the padding, which is overwritten later."""
         ids_BT = pad_rows([np.asarray(ids) for ids in self.prompts], self.policy.pad_id).to(self.policy.device)
         with self.policy.precision():
             out = self.policy.body(
                 input_ids=ids_BT, past_key_values=DynamicCache(config=self.policy.model.config), use_cache=True
             )
         row_B = torch.arange(len(ids_BT), device=self.policy.device)
-        self.cache, columns = spread_prompts(out.past_key_values, row_B, self.capacity + 1)  # one column to discard
+        self.cache, columns = spread_prompts(out.past_key_values, row_B, self.capacity + 1)  # plus one discarded column
         if columns is None:
             raise ValueError("this model's cache cannot be overwritten; use a model with a dynamic key-value cache")
         self.columns = columns
 
     def _continue_from(self, texts: Mapping[int, str]) -> Tensor:
-        """Bring each row to the end of a text: reuse its cached prefix, and run at least the last token again."""
+        """Advance each row to the end of its text: reuse the cached prefix and rerun at least the last token."""
         fed: dict[int, list[int]] = {}
         for row, text in texts.items():
             prompt = self.prompts[self.prompt_of_row[row]]
@@ -132,7 +132,7 @@ class LineWriter:
         return out.last_hidden_state[torch.arange(len(last_B), device=device), last_B]
 
     def _mask(self, column_BT: np.ndarray) -> Tensor:
-        """Let each token attend to its own row up to itself, and write to its own column."""
+        """Let each token attend to its own row up to itself and write to its own column."""
         place_BT = np.minimum(column_BT, self.capacity)
         end = max(self.columns.filled, int(place_BT.max()) + 1)
         self.columns.place_BT, self.columns.end = torch.from_numpy(place_BT).to(self.policy.device), end

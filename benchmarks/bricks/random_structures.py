@@ -14,7 +14,7 @@ PIECES = ("x", " ", "(", ")", ",", "\n", "0", "1", "2", "4", "9", "20", "-1", "3
 def random_structure(
     bricks: int, rng: random.Random, world: World = PLAIN, *, hang: float = 0.2, float_: float = 0.0
 ) -> Structure:
-    """Add bricks one by one, on a random earlier brick, or under it (``hang``), or anywhere (``float_``)."""
+    """Add bricks one by one: on a random earlier brick, under it (``hang``), or anywhere (``float_``)."""
     site = Site(world)
     while len(site.bricks) < bricks:
         brick = _anywhere(rng, world) if rng.random() < float_ else _beside(rng, site, hang)
@@ -44,7 +44,7 @@ def mutated_text(rng: random.Random, sources: list[str]) -> str:
 
 
 def texts(rng: random.Random, count: int) -> list[str]:
-    """Return the texts of random structures, to be mutated."""
+    """Return the texts of random structures to mutate."""
     return [write(random_structure(rng.randint(1, 12), rng, float_=0.02)) for _ in range(count)]
 
 

@@ -1,10 +1,10 @@
 """BrickGPT's decoding (Pun et al., 2025): rejection sampling and rollback instead of a constraint.
 
-A brick that cannot be placed is sampled again. A structure that collapses is cut back and continued. It serves only for
-comparison at inference: the bricks it returns do not follow the policy's distribution.
+A brick that cannot be placed is sampled again. A structure that collapses is cut back and continued. This decoding
+serves only for comparison at inference time: its bricks do not follow the policy's distribution.
 
 A *building* is a generator that yields requests for lines and receives the lines. A model can therefore write the lines
-of many buildings in one batch. ``build`` and ``build_standing`` run a single building with one proposer.
+of many buildings in one batch. ``build`` and ``build_standing`` each run a single building with one proposer.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class LineRequest(NamedTuple):
 Propose = Callable[[str, float], str]
 """Returns the next line, given the text so far and a temperature; a blank line ends the structure."""
 Failing = Callable[[Structure], Sequence[int]]
-"""Returns the indices of the bricks that fail; empty if the structure stands."""
+"""Returns the indices of the failing bricks; empty if the structure stands."""
 ALREADY_REJECTED = "already rejected"
 
 
@@ -43,7 +43,7 @@ class RejectionLimits:
     rollbacks: int = 100
     temperature: float = 0.6
     warmer: float = 0.01
-    """Added to the temperature when a line is proposed that was already rejected at this position."""
+    """Added to the temperature when the proposed line was already rejected at this position."""
 
 
 BRICKGPT = RejectionLimits()
@@ -87,7 +87,7 @@ def build_standing(
     limits: RejectionLimits = BRICKGPT,
     failing: Failing = failing_bricks,
 ) -> BuildResult:
-    """Build by rejection sampling with rollback: while the structure collapses, cut it back and continue."""
+    """Build by rejection sampling with rollback: as long as the structure collapses, cut it back and continue."""
     return _run(building_standing(world, max_bricks=max_bricks, limits=limits, failing=failing), propose)
 
 

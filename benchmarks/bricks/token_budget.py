@@ -1,4 +1,4 @@
-"""Compare decoders at equal tokens: every sampled token counts, including those of rejected lines.
+"""Compare decoders with equal token budgets: every sampled token counts, including those of rejected lines.
 
 Each task gets the same number of tokens. A decoder makes attempts until one succeeds or the tokens are used up; an
 attempt that needs more tokens than are left is cut off and fails.
@@ -34,11 +34,11 @@ class PricedLine(NamedTuple):
 LineRequester = Generator[LineRequest, PricedLine | None, Found]
 """Yields requests for lines, receives the lines with their token counts, and returns its result."""
 WriteLines = Callable[[Mapping[int, LineRequest]], Mapping[int, PricedLine]]
-"""Writes the requested lines, by the number of the requester."""
+"""Writes the requested lines, keyed by requester number."""
 
 
 def tokens_to_success(attempts: Sequence[Attempt]) -> float:
-    """Return the tokens used up to the end of the first success; infinite without a success."""
+    """Return the tokens used up to the end of the first success, or infinity without a success."""
     totals = itertools.accumulate(attempt.tokens for attempt in attempts)
     return next((float(total) for total, one in zip(totals, attempts, strict=True) if one.success), math.inf)
 
@@ -84,7 +84,7 @@ def request_attempts(
 
 
 def run_together(requesters: Sequence[LineRequester[Found]], write: WriteLines) -> list[Found]:
-    """Run all requesters to their ends, writing the lines they request in batches."""
+    """Run all requesters to completion, writing the lines they request in batches."""
     found: dict[int, Found] = {}
     written: dict[int, PricedLine | None] = dict.fromkeys(range(len(requesters)))
     while written:
@@ -99,7 +99,7 @@ def run_together(requesters: Sequence[LineRequester[Found]], write: WriteLines) 
 
 
 def _build_within(building: Building, left: int) -> LineRequester[tuple[BuildResult | None, int]]:
-    """Return the structure and the tokens it took; None if it needs more than ``left``."""
+    """Return the structure and its token count, or None if it needs more than ``left`` tokens."""
     line: str | None = None
     tokens = 0
     while tokens <= left:

@@ -4,9 +4,9 @@ It solves::
 
     minimise Σ |residuals| + α Σ_b M_b + β Σ f,   M_b ≥ every pull f below brick b
 
-The papers add the products n·f = 0 and maxima and solve with Gurobi; the optimum of this linear program satisfies both
-without them. The weighted sum can trade a residual for pulls, so it reports some columns as collapsed that stand. The
-product's ``assess`` does not.
+The papers add the products n·f = 0 and the maxima, and solve the program with Gurobi; the optimum of this linear
+program satisfies both without them. The weighted sum can trade a residual for pulls, so it reports some standing
+columns as collapsed. Steelyard's own ``assess`` does not.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ def tasks(split: str, count: int) -> list[dict[str, Any]]:
 def parse_packing(boxes: list[list[int]], text: str) -> list[tuple[int, int, int, int]] | None:
     """Return (column, row, width, height) of every placed box, or None if the text is not a valid packing.
 
-    It marks cells one by one and does not use the automaton, so that it can check the automaton.
+    The function marks cells one by one without using the automaton, so it can be used to check the automaton.
     """
     words, taken, found = text.split(), set[tuple[int, int]](), list[tuple[int, int, int, int]]()
     for width, height in boxes:

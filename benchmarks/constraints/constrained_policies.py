@@ -76,7 +76,7 @@ def characters_model() -> dict[str, Any]:
 
 
 def sharpen(policy: Any, factor: float) -> None:
-    """Scale up random weights, so that the distributions are far from uniform."""
+    """Scale up random weights so that the distributions are far from uniform."""
     import torch
 
     with torch.no_grad():
@@ -86,7 +86,7 @@ def sharpen(policy: Any, factor: float) -> None:
 
 
 def without_supports(sample: Sample) -> Sample:
-    """Return the sample without its constraint and cuts; the temperature stays."""
+    """Return the sample without its constraint and cuts but with its temperature."""
     rule = CutRule(sample.decisions.rule.temperature)
     return replace(sample, decisions=replace(sample.decisions, rule=rule, support_N=None, supports=None))
 

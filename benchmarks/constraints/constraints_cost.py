@@ -1,7 +1,7 @@
-"""A constraint over 49,152 tokens adds little to sampling and update time, and forced text is sampled faster than free.
+"""A constraint over 49,152 tokens adds little to sampling and update time, and forced text samples faster than free.
 
-SmolLM2-135M in bfloat16 samples groups of 16; the two sides alternate in one process. The size of stored supports
-is given per 1,000 tokens, next to the time to recompute the supports instead.
+SmolLM2-135M in bfloat16 samples groups of 16; the two sides alternate in one process. The size of stored supports is
+reported per 1,000 tokens, along with the time to recompute them instead.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ FORCED: dict[str, Any] = {
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Measure; the quick version takes two short repetitions in float32 (fast on any processor), with wider bars."""
+    """Run the benchmark; the quick version runs two short float32 repetitions (fast on any CPU) with wider bars."""
     pairs, tokens, bars = (2, 24, (1.3, 1.2, 1.0)) if quick else (PAIRS, TOKENS, (1.1, 1.05, 1.0))
     model = {"path": _folder(), "dtype": "float32" if quick else "bfloat16"}
     bar = progress.add_task("warm-up", total=2 * (6 * pairs + 3))
@@ -48,7 +48,7 @@ def measure(quick: bool, progress: Progress) -> Result:
     rows: list[dict[str, Cell]] = []
 
     def compare(name: str, repetitions: int, sides: Mapping[str, Callable[[], object]], limit: float) -> None:
-        """Compare the time of the second side with that of the first."""
+        """Compare the second side's time with the first's."""
         one, other = sides.values()
         times = alternate(one, other, repetitions, progress, bar, name)
         ratios = [second / first for first, second in zip(*times, strict=True)]
@@ -83,7 +83,7 @@ ONE_MINIBATCH = {"optimiser": {"minibatches": 1, "name": "adamw_fused", "lr": 1e
 
 
 def stored_supports(trainer: Any) -> list[dict[str, Cell]]:
-    """Measure the bytes to store the supports of 1,000 tokens, and the seconds to recompute them."""
+    """Measure the bytes needed to store the supports of 1,000 tokens, and the seconds needed to recompute them."""
     from steelyard.constraints.support_tables import size_of
     from steelyard.training.supports import find_supports
 
@@ -113,7 +113,7 @@ def draw(
     rule: CutRule = CutRule(),
     supports: Any = "stored",
 ) -> list[Sample]:
-    """Sample a group, under a constraint or unconstrained and without an end token."""
+    """Sample a group, either under a constraint, or unconstrained and without an end token."""
     from steelyard.policies.causal import CausalPolicy
     from steelyard.sampling.base import Decoding
     from steelyard.training.phases import requests_for, sample

@@ -1,8 +1,9 @@
 """Under a constraint, the expected update equals the gradient of the constrained policy's expected reward, to 1e-6.
 
-The language is small enough to enumerate, with sentences of different length, in float64. Every tuple of G sentences
-goes through the real credit and loss, weighted by its probability. Gradient, KL and entropy are compared with values
-computed from the list of all sentences with plain torch. As a control, the learner ignores the supports.
+The language is small enough to enumerate and has sentences of different lengths; everything runs in float64. Every
+tuple of G sentences goes through the real credit and loss, weighted by its probability. The gradient, KL and entropy
+are compared with values that plain torch computes from the list of all sentences. As a control, the learner ignores the
+supports.
 """
 
 from __future__ import annotations
@@ -51,11 +52,11 @@ class Case:
     sentences: list[Sample]
     rewards: list[float]
     length: int
-    """Maximum tokens of a sentence, including its end token."""
+    """Maximum number of tokens in a sentence, including its end token."""
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Measure; the quick version uses groups of two instead of three."""
+    """Run the benchmark; the quick version uses groups of two instead of three."""
     size = 2 if quick else 3
     case = build()
     bar = progress.add_task("estimators", total=len(ESTIMATORS) + 1)
@@ -84,7 +85,7 @@ def measure(quick: bool, progress: Progress) -> Result:
 
 
 def build() -> Case:
-    """Build the case of brackets over single characters."""
+    """Build the bracket language over single characters."""
     constraint = {"kind": "automaton", "source": BRACKETS, "options": {"depth": 2, "kinds": "()[]", "least": 2}}
     return build_case({"vocabulary": tuple("()[]ab"), "spaced": False}, "ab", constraint, LENGTH)
 
@@ -115,7 +116,7 @@ def build_case(vocabulary: Mapping[str, Any], prompt: str, constraint: Mapping[s
 
 
 def every_sentence(policy: Any, task: Task, length: int) -> Iterator[Sample]:
-    """Yield all sentences that fit, in the form that the sampler records."""
+    """Yield all sentences that fit, as the sampler would record them."""
     from steelyard.constraints.base import members
     from steelyard.constraints.support_tables import SupportTableWriter
 
@@ -153,7 +154,7 @@ def every_sentence(policy: Any, task: Task, length: int) -> Iterator[Sample]:
 
 
 def log_probability(case: Case, model: Any, sentence: Sample) -> Tensor:
-    """Return a sentence's log-prob: at each token, a softmax over the tokens with which some sentence continues."""
+    """Return a sentence's log-prob: at each position, a softmax over the tokens that continue some sentence."""
     ids = torch.tensor(sentence.token_ids, dtype=torch.int64)
     logits_TV = model(input_ids=ids[None]).logits[0] / TEMPERATURE
     total = logits_TV.new_zeros(())
@@ -219,10 +220,10 @@ def deviation(
 
 
 def expected_update(case: Case, name: str, k: int | None, size: int, *, forget: bool = False) -> Tensor:
-    """Return minus the gradient of the loss, summed over all groups of this size weighted by their probability.
+    """Return the negative gradient of the loss, summed over all groups of this size and weighted by probability.
 
-    The loss is linear in the advantages. So the expected advantage of each sentence is computed first, with the real
-    credit for every group, followed by one real loss per sentence.
+    The loss is linear in the advantages. The expected advantage of each sentence is therefore computed first, with the
+    real credit for every group, and then one real loss per sentence.
     """
     from steelyard.algorithms.advantages import estimator
     from steelyard.training.credit import Credit

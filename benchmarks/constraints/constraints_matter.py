@@ -1,4 +1,4 @@
-"""Training on the supports learns at least as well as masking only the sampler, and its log ratios are 0.
+"""Training on the supports works at least as well as masking only the sampler, and its log ratios are 0.
 
 A small policy packs boxes under a constraint, with the same five seeds for both sides. *Masked only* is common
 practice: the constraint masks the sampler, but the learner scores the tokens with a softmax over the full vocabulary.
@@ -39,7 +39,7 @@ class SamplerWithoutSupports:
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Measure; the quick version uses one seed and a quarter of the steps, with bars on the log ratios only."""
+    """Run the benchmark; the quick version uses one seed, a quarter of the steps, and bars on log ratios only."""
     seeds, steps = (SEEDS[:1], STEPS // 4) if quick else (SEEDS, STEPS)
     bar = progress.add_task("packing", total=len(seeds) * len(SIDES) * steps)
     curves = {side: [run(side, seed, steps, progress, bar) for seed in seeds] for side in SIDES}
@@ -60,7 +60,7 @@ def measure(quick: bool, progress: Progress) -> Result:
 
 
 def table(curves: dict[str, list[list[dict[str, Cell]]]]) -> list[dict[str, Cell]]:
-    """Return means over the seeds at each evaluation, and the maximum of the largest log ratios."""
+    """Return the mean over seeds at each evaluation, and the largest log ratio of all."""
     rows: list[dict[str, Cell]] = []
     for side, runs in curves.items():
         for together in zip(*runs, strict=True):

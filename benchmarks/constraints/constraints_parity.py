@@ -1,7 +1,7 @@
-"""Under a constraint, sampler and learner agree on every log-prob, with stored and with recomputed supports.
+"""Under a constraint, the sampler and learner agree on every log-prob, with both stored and recomputed supports.
 
-Batches in float32 mix prompts and completions of different length. Automata, JSON schema, regular expression, Lark
-grammar and choices are used alone and with temperature and top-p, on a closed vocabulary of characters and on SmolLM2's
+Float32 batches mix prompts and completions of different lengths. Automata, JSON schemas, regular expressions, Lark
+grammars and choices are used alone and with temperature and top-p, on a closed character vocabulary and on SmolLM2's
 49,152 tokens. As a control, the learner ignores the supports.
 """
 
@@ -29,7 +29,7 @@ PROMPTS = ("a", "Now write.", "The quick brown fox jumps.")
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Measure; the quick version uses only the small policy."""
+    """Run the benchmark; the quick version uses only the small policy."""
     models = ["characters"] if quick else ["characters", "SmolLM2-135M"]
     bar = progress.add_task("constraints", total=len(models) * len(CONSTRAINTS) * len(RULES))
     details: list[dict[str, Cell]] = []
@@ -92,11 +92,11 @@ def _row(model: str, name: str, rule: CutRule, trainer: Any, details: list[dict[
             ),
         }
     )
-    return gap_N if rule.cuts else np.concatenate([gap_N, again_N])  # a recomputed cut may differ at its edge
+    return gap_N if rule.cuts else np.concatenate([gap_N, again_N])  # a recomputed cut may differ at the threshold
 
 
 def draw(trainer: Any, rule: CutRule, count: int, supports: Any) -> list[Sample]:
-    """Draw ``count`` samples of every task in one batch, and leave out samples without decisions."""
+    """Draw ``count`` samples per task in one batch, and omit samples without decisions."""
     from steelyard.sampling.base import Decoding
     from steelyard.training.phases import requests_for, sample
 

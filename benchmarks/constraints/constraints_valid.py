@@ -1,7 +1,7 @@
-"""Independent checkers accept everything that is sampled under a constraint, even with tight token budgets.
+"""Independent checkers accept everything sampled under a constraint, even with tight token budgets.
 
-Automata produce a million sequences, most drawn uniformly among the allowed tokens, the rest by random policies through
-the real sampler. Each text grammar produces 20,000 sequences of SmolLM2's tokens. The checkers are jsonschema,
+Automata produce a million sequences: most are drawn uniformly from the allowed tokens, the rest by random policies
+through the real sampler. Each text grammar produces 20,000 sequences of SmolLM2's tokens. The checkers are jsonschema,
 ``re.fullmatch``, Lark, a stack, and a packer that marks cells one by one. Each of them must also reject mutated
 sequences.
 """
@@ -24,7 +24,7 @@ from steelyard.types import Task
 
 AUTOMATA = 1_000_000
 SAMPLED = 50_000
-"""Sequences that come from random policies through the sampler."""
+"""Number of sequences drawn by random policies through the sampler."""
 GRAMMARS = 20_000
 KINDS = "()[]{}"
 SCHEMAS: tuple[dict[str, Any], ...] = (
@@ -54,7 +54,7 @@ class Family:
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Measure; the quick version uses a thousandth of the automata's sequences and a fiftieth of the grammars'."""
+    """Run the benchmark; the quick version uses 1/1000 of the automaton sequences and 1/50 of the grammar sequences."""
     families = [*automata(), *grammars()]
     shares = {"brackets": AUTOMATA // 2, "boxes": AUTOMATA // 2 - SAMPLED}
     rows = [through_the_sampler(SAMPLED // 100 if quick else SAMPLED, progress)]
@@ -78,7 +78,7 @@ def measure(quick: bool, progress: Progress) -> Result:
 
 
 def examine(family: Family, count: int, progress: Progress) -> dict[str, Cell]:
-    """Draw and check sequences, and mutate every tenth."""
+    """Draw and check sequences, and mutate every tenth one."""
     bar = progress.add_task(family.name, total=count)
     rng, rejected, mutants, caught, cut_off, longest = random.Random(family.name), 0, 0, 0, 0, 0
     for number in range(count):
@@ -108,7 +108,7 @@ def examine(family: Family, count: int, progress: Progress) -> dict[str, Cell]:
 
 
 def draw(family: Family, task: Task, rng: random.Random) -> tuple[list[int], bool]:
-    """Draw uniformly among the allowed tokens, with at least the shortest possible budget; return (tokens, ended)."""
+    """Draw uniformly from the allowed tokens, with at least the smallest feasible budget; return (tokens, ended)."""
     from steelyard.constraints.base import members
 
     walk = family.constraint.begin(task)
@@ -260,7 +260,7 @@ def _fits(schema: dict[str, Any]) -> Callable[[Task, str], bool]:
 
 
 def swap_character(rng: random.Random, text: str) -> str:
-    """Exchange two neighbouring characters, or remove one."""
+    """Swap two adjacent characters, or remove one."""
     if len(text) < 2:
         return text + text + "x"
     place = rng.randrange(len(text) - 1)
@@ -270,13 +270,13 @@ def swap_character(rng: random.Random, text: str) -> str:
 
 
 def insert_control(rng: random.Random, text: str) -> str:
-    """Insert a control character, which is in no pattern and not allowed in JSON."""
+    """Insert a control character, which no pattern contains and JSON does not allow."""
     place = rng.randrange(len(text) + 1)
     return text[:place] + "\x01" + text[place:]
 
 
 def swap_word(rng: random.Random, text: str) -> str:
-    """Remove a word, or replace it by another."""
+    """Remove a word, or replace it with another."""
     words = text.split()
     place = rng.randrange(len(words))
     other = list(box_packing.WORDS[2:])

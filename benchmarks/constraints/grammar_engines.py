@@ -1,7 +1,7 @@
-"""llguidance compiles grammars and masks tokens faster than xgrammar, and rejects what it cannot enforce.
+"""llguidance compiles grammars and masks tokens faster than xgrammar, and rejects schemas it cannot enforce.
 
 Both engines follow the same samples over SmolLM2's 49,152 tokens on one thread. Each token is drawn uniformly from the
-tokens that both allow. Their masks differ where the next characters are determined: llguidance then allows only the
+tokens both engines allow. Their masks differ where the next characters are forced: llguidance then allows only the
 tokenizer's own tokenisation. xgrammar is faster on small grammars, llguidance much faster on bounded strings.
 ``UNENFORCED`` holds schemas with one keyword each and an instance that violates it: an engine that accepts both the
 schema and the instance ignores the keyword.
@@ -94,13 +94,13 @@ text ::= "'" [^'\\n]{0,20} "'"
 
 @dataclass(frozen=True)
 class Case:
-    """A grammar in the notation of both engines."""
+    """A grammar in each engine's notation."""
 
     name: str
     kind: str
     source: Any
     other: Any = None
-    """The notation of xgrammar, if it differs."""
+    """The xgrammar notation, if different."""
 
 
 CASES = (
@@ -129,7 +129,7 @@ class Matcher(Protocol):
     def mask(self) -> Bits: ...
     def advance(self, token: int) -> None: ...
     def forced(self) -> int:
-        """Return the number of bytes that are determined."""
+        """Return the number of forced bytes."""
         ...
 
     def takes(self, text: str) -> bool: ...
@@ -152,7 +152,7 @@ class Timing:
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Measure; the quick version takes two samples per grammar instead of eight."""
+    """Run the benchmark; the quick version takes two samples per grammar instead of eight."""
     bar = progress.add_task("tokenizers", total=len(CASES) + 1)
     engines = {"llguidance": Guidance(), "xgrammar": Xgrammar()}
     progress.advance(bar)
@@ -168,7 +168,7 @@ def measure(quick: bool, progress: Progress) -> Result:
 
 
 def figures(times: dict[str, dict[str, Timing]], ignored: dict[str, list[str]]) -> tuple[Figure, ...]:
-    """Compare sums over the grammars: of median compile times, and of mean mask times."""
+    """Compare two sums over the grammars: median compile times and mean mask times."""
 
     def total(engine: str, what: Callable[[Timing], float]) -> float:
         return sum(what(timing[engine]) for timing in times.values())

@@ -1,1 +1,1 @@
-"""Log-probabilities and updates equal an independent computation."""
+"""Correctness: log-probabilities and updates match independent computations."""

@@ -1,7 +1,7 @@
-"""Sampler and learner compute the same log-prob of every sampled token, for every cut and with ragged batches.
+"""The sampler and learner compute the same log-prob for every sampled token, for every cut and in ragged batches.
 
 Everything is in float32. Samples of all tasks are drawn in one batch and scored again by the learner. Two controls show
-that the measurement detects errors: a temperature that is off by 5%, and a top-k cut that is ignored.
+that the measurement detects errors: a temperature that is off by 5% and an ignored top-k cut.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ SHARPEN = 2.0
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Measure; the quick version uses only the from-scratch models."""
+    """Run the benchmark; the quick version uses only the from-scratch models."""
     details: list[dict[str, Cell]] = []
     task = progress.add_task("from scratch", total=len(RULES) * (len(FILL_STEPS) + (1 if quick else 2)))
     trainer = scratch_trainer()
@@ -63,7 +63,7 @@ def measure(quick: bool, progress: Progress) -> Result:
 
 
 def controls(trainer: Any) -> list[Figure]:
-    """Return the gaps of samples that are scored under a wrong rule."""
+    """Return the gaps of samples scored under a wrong rule."""
     samples = draw(trainer, CutRule(0.7, top_k=10), 8)
     hot = [_with(sample, rule=replace(sample.decisions.rule, temperature=0.735)) for sample in samples]
     uncut = [_with(sample, rule=CutRule(0.7), support_N=None, supports=None) for sample in samples]
@@ -74,7 +74,7 @@ def controls(trainer: Any) -> list[Figure]:
 
 
 def draw(trainer: Any, rule: CutRule, count: int) -> list[Sample]:
-    """Draw ``count`` samples of every task in one batch."""
+    """Draw ``count`` samples per task in one batch."""
     from steelyard.sampling.base import Decoding
     from steelyard.training.phases import requests_for, sample
 
@@ -121,12 +121,12 @@ def _with(sample: Sample, **changes: Any) -> Sample:
 
 
 def scratch_trainer() -> Any:
-    """Build a small transformer with enlarged random weights, so that its distributions are far from uniform."""
+    """Build a small transformer with scaled-up random weights so that its distributions are far from uniform."""
     return _sharpened(_trainer({"scratch": {"vocabulary": WORDS, "max_length": 128}}, SCRATCH_PROMPTS, 48))
 
 
 def masked_trainer(steps: int) -> Any:
-    """Build the same for a masked model that fills two words in three."""
+    """Build a small masked model in the same way; it fills two out of three words."""
     model = {"kind": "masked", "scratch": {"vocabulary": WORDS, "max_length": 128}}
     return _sharpened(_trainer(model, HOLED_PROMPTS, 48, steps))
 

@@ -1,4 +1,4 @@
-"""Three steps of the trainer equal three steps of the single-file reference loop on the same rollouts.
+"""Three trainer steps match three steps of the single-file reference loop on the same rollouts.
 
 Both start from the same weights and use the same rollouts and microbatches; each has its own credit, loss, clipping and
 optimiser. The figure is the distance between the final weights, relative to how far they moved.
@@ -26,7 +26,7 @@ BAR = 1e-3
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Measure; the quick version uses one seed instead of five."""
+    """Run the benchmark; the quick version uses one seed instead of five."""
     seeds = SEEDS[:1] if quick else SEEDS
     task = progress.add_task("reference", total=len(seeds))
     details: list[dict[str, Cell]] = []
@@ -40,7 +40,7 @@ def measure(quick: bool, progress: Progress) -> Result:
 
 
 def compare(seed: int, **overrides: Any) -> list[dict[str, Cell]]:
-    """Return the distance after each step on the trainer's rollouts; ``overrides`` change only the trainer."""
+    """Return the distance after each step on the trainer's rollouts; ``overrides`` apply only to the trainer."""
     import torch
 
     from steelyard.training.phases import Stopwatch
@@ -80,7 +80,7 @@ def compare(seed: int, **overrides: Any) -> list[dict[str, Cell]]:
 
 
 def reference_rollouts(loop: Any, groups: Any) -> list[Any]:
-    """Convert the trainer's groups to rollouts of the reference loop."""
+    """Convert the trainer's groups to the reference loop's rollouts."""
     return [
         loop.Rollout(sample.token_ids.tolist(), sample.prompt_length, verdict.reward, number)
         for number, group in enumerate(groups)
@@ -89,7 +89,7 @@ def reference_rollouts(loop: Any, groups: Any) -> list[Any]:
 
 
 def trainer_step(trainer: Any, groups: Any) -> dict[str, float]:
-    """Score, credit and update, as ``train_step`` does after the rollout."""
+    """Score, assign credit and update, as ``train_step`` does after the rollout."""
     samples = [sample for group in groups for sample in group.samples]
     batch = trainer.assign_credit(groups, samples, trainer.learner.score(samples))
     metrics = trainer.learner.update(batch, trainer.step)
@@ -127,7 +127,7 @@ def load_reference_loop() -> Any:
     """Import ``examples/reference_loop.py`` as a module."""
     spec = importlib.util.spec_from_file_location("reference_loop", ROOT / "examples" / "reference_loop.py")
     if spec is None or spec.loader is None:
-        raise FileNotFoundError(f"examples/reference_loop.py is missing in {ROOT}; run from a full checkout")
+        raise FileNotFoundError(f"examples/reference_loop.py is missing from {ROOT}; run from a full checkout")
     module = importlib.util.module_from_spec(spec)
     sys.modules["reference_loop"] = module
     spec.loader.exec_module(module)

@@ -1,6 +1,6 @@
-"""Fixed faults between components stay fixed: each figure is compared with a bar and with its value before the fix.
+"""Fixed bugs between components stay fixed: each figure is compared with a bar and with its value before the fix.
 
-The checks are in ``seam_checks``, one module per topic. "Before" is the figure with the fix undone.
+The checks are in ``seam_checks``, one module per topic. "Before" is the figure with the fix reverted.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def checks() -> list[SeamCheck]:
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Measure; the quick version uses smaller samples with the same bars."""
+    """Run the benchmark; the quick version uses smaller samples with the same bars."""
     found = checks()
     task = progress.add_task("seams", total=len(found))
     figures: list[Figure] = []

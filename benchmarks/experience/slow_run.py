@@ -12,7 +12,7 @@ WORDS = ("copy", *"0123456789")
 
 
 def check(task: Task, text: str) -> Verdict:
-    """Score the share of correct digits and the correct length, and take a quarter of a second."""
+    """Score the fraction of correct digits and the length, and take a quarter of a second."""
     time.sleep(0.25)
     wanted, given = str(task.prompt).split()[1:], text.split()
     right = sum(one == other for one, other in zip(wanted, given, strict=False)) / len(wanted)

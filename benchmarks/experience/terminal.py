@@ -1,4 +1,4 @@
-"""A terminal in memory that records what a program on a pseudo-terminal draws, as text and as pictures."""
+"""An in-memory terminal that records a program's output on a pseudo-terminal as text and as images."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from rich.text import Text
 ROWS = 50
 TOKEN = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[^\[]|[^\x1b]", re.DOTALL)
 CONTROLLED = "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY); os.execv(sys.argv[1], sys.argv[1:])"
-"""Makes the pseudo-terminal the program's controlling terminal, so that the program gets signals from its keyboard."""
+"""Makes the pseudo-terminal the program's controlling terminal so that the program receives keyboard signals."""
 UNFINISHED = re.compile(r"\x1b(\[[0-9;?]*)?\Z")
 
 
 class Screen:
-    """Interprets what rich's live displays send: text, colours, line ends, cursor up, and erased lines."""
+    """Interprets the output of rich's live displays: text, colours, line ends, cursor up, and erased lines."""
 
     def __init__(self, columns: int) -> None:
         self.columns = columns
         self.wrapped: list[str] = []
-        """Starts of lines that were too long for the terminal."""
+        """The first characters of lines that were too long for the terminal."""
         self._lines: list[list[tuple[str, str]]] = [[]]
         self._row = self._column = 0
         self._style, self._held = "", ""
@@ -87,12 +87,12 @@ class Screen:
 
 
 class Terminal:
-    """A program and the screen on which it draws."""
+    """A program and the screen it draws on."""
 
     def __init__(self, command: Sequence[str], columns: int, environment: Mapping[str, str]) -> None:
         self.screen = Screen(columns)
         self.keyboard, theirs = os.openpty()
-        """The side of the pseudo-terminal that is written to and read from."""
+        """Our end of the pseudo-terminal, for reading and writing."""
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, columns, 0, 0))
         hidden = ("NO_COLOR", "COLUMNS", "LINES")
         plain = {name: value for name, value in environment.items() if name not in hidden}
@@ -109,18 +109,18 @@ class Terminal:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def read(self, seconds: float) -> bool:
-        """Draw what the program has written, waiting at most ``seconds`` for it; return False at its end."""
+        """Draw the program's new output, waiting up to ``seconds`` for it; return False once the program has ended."""
         if not select.select([self.keyboard], [], [], seconds)[0]:
             return True
         try:
             written = os.read(self.keyboard, 1 << 16)
-        except OSError:  # raised by Linux when the other side is closed
+        except OSError:  # raised on Linux when the other end is closed
             written = b""
         self.screen.feed(self._decoder.decode(written))
         return bool(written)
 
     def press(self, keys: str) -> None:
-        """Type on the keyboard; the terminal echoes it, and Ctrl-C becomes a signal."""
+        """Type keys; the terminal echoes them, and Ctrl-C becomes a signal."""
         os.write(self.keyboard, keys.encode())
 
     def close(self) -> None:

@@ -1,1 +1,1 @@
-"""What every benchmark uses: the catalogue, results, the report, processes and training runs."""
+"""Shared benchmark code: the catalogue, results, the report, processes and training runs."""

@@ -1,6 +1,6 @@
 """Benchmarks by name.
 
-Each is a module with ``measure(quick, progress) -> Result``. The first line of its docstring is its claim.
+Each benchmark is a module with ``measure(quick, progress) -> Result``. The first line of its docstring is its claim.
 """
 
 from __future__ import annotations

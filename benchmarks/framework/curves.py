@@ -27,13 +27,13 @@ class ChartSpec:
     axis: Axis
     panels: tuple[PanelSpec, ...]
     label: str = "{}"
-    """Format of a curve's label, filled with its value of ``by``."""
+    """Format string for a curve's label, filled with its ``by`` value."""
     sort_labels: bool = False
     """Sort the curves by label instead of keeping the order of the rows."""
 
 
 def draw(rows: Sequence[Mapping[str, Cell]], spec: ChartSpec) -> str:
-    """Draw the rows as SVG, without values that are not numbers."""
+    """Draw the rows as SVG, skipping non-numeric values."""
     values = list(dict.fromkeys(row[spec.by] for row in rows))
     values = sorted(values, key=str) if spec.sort_labels else values
     panels = [

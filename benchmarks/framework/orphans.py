@@ -1,8 +1,7 @@
 """Find processes that a verifier pool started and left running.
 
-Pools mark their processes with an environment variable, but other runs on the machine have such processes too. So the
-first process that imports this module sets a second variable, which its children inherit. Only processes with both
-variables count.
+Pools mark their processes with an environment variable, but other runs on the machine do the same. So the first process
+that imports this module sets a second variable, which its children inherit. Only processes with both variables count.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ def pool_processes() -> list[int]:
 
 
 def zombies(parents: set[int] | None = None) -> list[int]:
-    """Return dead processes that no parent has waited for (default parents: this process and all marked ones)."""
+    """Return the zombie children of ``parents`` (default: this process and all marked ones)."""
     parents = parents or {os.getpid(), *pool_processes()}
     stats = {pid: _stat(pid) for pid in _processes()}
     return [pid for pid, stat in stats.items() if len(stat) > 1 and stat[0] == "Z" and int(stat[1]) in parents]
@@ -42,7 +41,7 @@ def descendants() -> list[int]:
 
 
 def wait_for_pool_processes(count: int, seconds: float = 60.0) -> int:
-    """Wait until there are ``count`` marked processes, at most ``seconds``, and return how many there are."""
+    """Wait up to ``seconds`` for the number of marked processes to reach ``count``, and return the number."""
     end = time.monotonic() + seconds
     while (there := len(pool_processes())) != count and time.monotonic() < end:
         time.sleep(0.02)
@@ -60,7 +59,7 @@ def parent_of(pid: int) -> int | None:
 
 
 def command_of(pid: int) -> str:
-    """Return its command line, words separated by NUL; empty if the process is gone."""
+    """Return the process's NUL-separated command line; empty if the process is gone."""
     return _read(pid, "cmdline").decode(errors="replace")
 
 
@@ -69,7 +68,7 @@ def _processes() -> list[int]:
 
 
 def _stat(pid: int) -> list[str]:
-    """Return its state, parent and further fields; empty if the process is gone."""
+    """Return the process's state, parent and further fields; empty if the process is gone."""
     return _read(pid, "stat").decode(errors="replace").rpartition(")")[2].split()
 
 

@@ -16,9 +16,9 @@ from rich.progress import Progress
 Job = TypeVar("Job")
 Outcome = TypeVar("Outcome")
 ReportProgress = Callable[[float, str], None]
-"""Receives the minutes of training so far and a description of the current work."""
+"""Receives the training minutes so far and a description of the current work."""
 RunJob = Callable[[Job, ReportProgress], Outcome]
-"""Must be a module-level function, so that it can be pickled for another process."""
+"""Must be a module-level function so that it can be pickled for another process."""
 
 
 def run_in_parallel(
@@ -26,7 +26,7 @@ def run_in_parallel(
 ) -> Iterator[Outcome]:
     """Run all jobs, one per core at a time, and yield their outcomes in order.
 
-    Each job has a progress bar with its name that is full after ``minutes``.
+    Each job has a named progress bar that is full after ``minutes``.
     """
     cores = os.cpu_count() or 1
     workers = min(len(jobs), cores)
@@ -58,7 +58,7 @@ def _initialise(threads: int) -> None:
 
 
 def _exit_with_parent() -> None:
-    """Exit when the parent process is gone, however it ended; otherwise a job would keep training for an hour."""
+    """Exit when the parent process is gone, for whatever reason; otherwise a job would keep training for an hour."""
     parent = multiprocessing.parent_process()
     assert parent is not None
 

@@ -1,4 +1,4 @@
-"""Memory of this process, and measurements in a fresh process."""
+"""Memory use of this process, and measurements in a fresh process."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ ROOT = Path(__file__).resolve().parents[2]
 def stop_ignoring_signals() -> None:
     """Stop ignoring SIGHUP and SIGINT, so that child processes receive them.
 
-    ``nohup`` and background jobs of scripts make a process ignore these signals, and its children inherit that. This
-    process still survives the end of its terminal.
+    ``nohup`` and background jobs in scripts make a process ignore these signals, and its children inherit that. This
+    process still survives when its terminal closes.
     """
     if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
         signal.signal(signal.SIGHUP, lambda *_: None)
@@ -26,13 +26,13 @@ def stop_ignoring_signals() -> None:
 
 
 def resident_memory() -> int:
-    """Return the bytes of this process that are in memory now."""
+    """Return this process's current resident memory in bytes."""
     pages = Path("/proc/self/statm").read_text(encoding="ascii").split()[1]
     return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
 
 def peak_memory() -> int:
-    """Return the most memory this process has used, in bytes (``ru_maxrss`` would include its parent's)."""
+    """Return this process's peak memory in bytes (``ru_maxrss`` would include its parent's)."""
     status = Path("/proc/self/status").read_text(encoding="ascii")
     (line,) = [line for line in status.splitlines() if line.startswith("VmHWM:")]
     return int(line.split()[1]) * 1024

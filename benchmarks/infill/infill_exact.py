@@ -1,10 +1,10 @@
-"""For fill-in with one, two and three steps, log-probs, entropy, KL and the expected update equal enumeration to 1e-6.
+"""For fill-in in one, two and three steps, log-probs, entropy, KL and expected update match enumeration to 1e-6.
 
-In float64, vocabulary and text are small enough to list every trace: which holes are filled in which step (the order is
-random, so every order counts with its probability), and with which letters. Every pair of traces goes through the real
-credit and loss, weighted by its probability, and is compared with values computed from the list with plain torch. The
-common surrogate for diffusion models, which masks the whole answer and scores it in one forward pass, is measured on
-the same traces; its bias is one of the figures.
+The vocabulary and the text are small enough to list every trace in float64: which holes are filled at which step (the
+order is random, so every order is weighted by its probability), and with which letters. Every pair of traces goes
+through the real credit and loss, weighted by its probability, and is compared with values that plain torch computes
+from the list. The common surrogate for diffusion models, which masks the whole answer and scores it in one forward
+pass, is measured on the same traces; its bias is one of the figures.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ PROMPT = f"a{HOLE}b{HOLE}{HOLE}c"
 TEMPERATURE = 0.8
 STEPS = (1, 2, 3)
 LESSONS = 8
-"""Updates in which the policy partly learns that all holes hold the same letter, so that one fill affects the next."""
+"""Number of updates that partly teach the policy to put the same letter in all holes, so one fill affects the next."""
 DRAWN = 400
-"""Samples of the real sampler whose log-probs are compared with the list."""
+"""Number of samples from the real sampler whose log-probs are compared with the list."""
 SHAPE = {"layers": 1, "width": 16, "heads": 2, "max_length": 16, "spaced": False}
 
 
 @dataclass(frozen=True)
 class Trace:
-    """One way to fill the text: the sample, the probability of its order (independent of weights), and its reward."""
+    """One way to fill the text: the sample, its order's probability (independent of the weights), and its reward."""
 
     sample: Sample
     order: float
@@ -55,7 +55,7 @@ class Case:
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Measure; the quick version leaves out the case of three steps."""
+    """Run the benchmark; the quick version leaves out the case of three steps."""
     rows: list[dict[str, Cell]] = []
     chosen = STEPS[:2] if quick else STEPS
     bar = progress.add_task("infill-exact", total=len(chosen))
@@ -108,7 +108,7 @@ def build(steps: int) -> Case:
     from steelyard.compose import Supplied, build_trainer
 
     data: dict[str, Any] = {
-        "mean_span": {"folder": tempfile.gettempdir(), "supplied": ["tasks", "verifier"]},
+        "run": {"folder": tempfile.gettempdir(), "supplied": ["tasks", "verifier"]},
         "model": {"kind": "masked", "device": "cpu", "scratch": {**SHAPE, "vocabulary": list(CHARACTERS)}},
         "sampling": {"tasks_per_step": 1, "max_new_tokens": 4, "fill_steps": steps, "temperature": TEMPERATURE},
         "loss": {"aggregation": "constant", "kl": {"coefficient": 0.1, "estimator": "exact"}},
@@ -131,7 +131,7 @@ def teach(policy: Any) -> None:
     """Take a few maximum-likelihood steps on texts whose holes agree, with some or all of the holes open."""
     parts = PROMPT.split(HOLE)
     samples = [
-        policy.given(
+        policy.sample_from_text(
             Task("lesson", "".join(f"{part}{fill}" for part, fill in zip(parts, (*shown, ""), strict=True))),
             letter.join(parts),
             SampleKey(0, 0, 0, 0),
@@ -148,7 +148,7 @@ def teach(policy: Any) -> None:
 
 
 def every_trace(policy: Any, task: Task, steps: int) -> Iterator[Trace]:
-    """Yield all divisions of the holes into steps and all fills, in the form that the sampler records."""
+    """Yield all divisions of the holes into steps and all fills, as the sampler would record them."""
     from steelyard.constraints.support_tables import SupportTableWriter
 
     masked = policy.encode(task.prompt)
@@ -193,7 +193,7 @@ def _divided(order: Sequence[int], sizes: Sequence[int]) -> tuple[tuple[int, ...
 def log_probabilities(case: Case, model: Any, *, one_forward: bool = False) -> Tensor:
     """Return the log-prob of every trace: the sum over steps, each from a forward pass over the text at that step.
 
-    Equal texts are run once. With ``one_forward``, all log-probs come from the text with all holes open.
+    Each distinct text is run once. With ``one_forward``, all log-probs come from the text with all holes open.
     """
     letters = [case.trainer.policy.tokenizer.get_vocab()[letter] for letter in CHARACTERS]
     wanted: list[tuple[int, tuple[int, ...], int, int]] = []
@@ -278,10 +278,10 @@ def sums(case: Case) -> tuple[float, float]:
 
 
 def expected_update(case: Case, *, one_forward: bool = False) -> Tensor:
-    """Return minus the gradient of the loss over all pairs of traces, weighted, with ``rloo`` and ``constant``.
+    """Return the negative gradient of the loss over all weighted pairs of traces, with ``rloo`` and ``constant``.
 
-    The loss is linear in the advantages. So the expected advantage of each trace is computed first, with the real
-    credit for every pair, followed by one real loss per trace.
+    The loss is linear in the advantages. The expected advantage of each trace is therefore computed first, with the
+    real credit for every pair, and then one real loss per trace.
     """
     from steelyard.algorithms.advantages import estimator
     from steelyard.training.credit import Credit
@@ -310,7 +310,7 @@ def expected_update(case: Case, *, one_forward: bool = False) -> Tensor:
 
 
 def in_one_forward(sample: Sample) -> Sample:
-    """Return the trace as the surrogate scores it: every hole from the first input."""
+    """Return the trace as the surrogate scores it, with every hole scored from the first input."""
     return replace(sample, decisions=replace(sample.decisions, forward_N=np.zeros_like(sample.decisions.forward_N)))
 
 

@@ -1,14 +1,14 @@
-"""Training improves fills of unseen functions according to judge and parser, without gaming the judge.
+"""Training improves fills of unseen functions according to the judge and the parser, without gaming the judge.
 
-The judge was trained on fills of the warm start and can be exploited. So its scores are compared with two models that
-training never uses and that were trained on other texts (PyTorch's own sources): a second judge, and a causal character
-model, which measures how much more a filled text surprises it than the original. Sampling only the likeliest fills also
-raises these scores, so the warm start is also evaluated at a lower temperature. A run with the judge as its only reward
-and without KL shows what gaming looks like.
+The judge was trained on fills from the warm start and can be exploited. Its scores are therefore compared with two
+models that training never uses and that were trained on other texts (PyTorch's own sources): a second judge, and a
+causal character model, which measures how much more a filled text surprises it than the original. Sampling only the
+likeliest fills also raises these scores, so the warm start is also evaluated at a lower temperature. A run with the
+judge as its only reward and without KL shows what gaming looks like.
 
-Warm starts and judges take longer than the rest. If the environment variable ``STEELYARD_BENCHMARKS_KEEP`` names a
-folder, they are stored there under a name derived from all their settings, and reused. Use a new folder after a change
-of code.
+Creating the warm starts and judges takes longer than everything else. If the environment variable
+``STEELYARD_BENCHMARKS_KEEP`` names a folder, they are stored there under a name derived from all their settings, and
+reused. Use a new folder after changing the code.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ SEEDS = (0, 1, 2)
 MINUTES = 45.0
 TASKS, SAMPLES = 600, 2
 OTHER = 100
-"""Seed of everything that the second judge and the causal model are trained on."""
+"""Seed for all training data of the second judge and the causal model."""
 READER: dict[str, Any] = {"layers": 4, "width": 128, "heads": 4, "kv_heads": 2, "max_length": 260}
 READER_UPDATES = 400
 SHARP = 0.4
-"""Lower temperature for a second evaluation of the warm start, half of the recipe's."""
+"""Lower temperature for a second evaluation of the warm start: half the recipe's."""
 GAMED: dict[str, Any] = {
     "run.steps": 150,
     "loss.kl.coefficient": 0.0,
@@ -53,7 +53,7 @@ GAMED: dict[str, Any] = {
 }
 """The judge as the only reward, no KL to the start, and a high learning rate."""
 WORSE, MORE_NATS = 0.02, 0.05
-"""Largest drop of the second judge's score and largest rise in surprise per filled character that are tolerated."""
+"""Largest tolerated drop in the second judge's score and rise in surprise per filled character."""
 
 
 @dataclass(frozen=True)
@@ -64,10 +64,10 @@ class FillScores:
     parses: Interval
     second: Interval
     surprise: Interval
-    """Excess over the original under the causal model, in nats per filled character."""
+    """Excess surprise over the original under the causal model, in nats per filled character."""
     recovered: float
     distinct: float
-    """Distinct fills of a function divided by all its fills."""
+    """Distinct fills of a function divided by the total number of its fills."""
 
     def row(self, name: str, **further: Cell) -> dict[str, Cell]:
         return {
@@ -92,7 +92,7 @@ class LearningRun:
     sharp: FillScores
     after: FillScores
     accuracy: tuple[float, float]
-    """How often its judge, and the second judge, rate a held-out original above a fill of the warm start."""
+    """How often the run's judge and the second judge rate a held-out original above a fill from the warm start."""
     warm_minutes: float
     minutes: float
     steps: int
@@ -144,7 +144,10 @@ class IndependentScorers:
         self.reader.train(False)
         found: list[float] = []
         for at in range(0, len(texts), 32):
-            samples = [self.reader.given(Task("text", ""), text, SampleKey(0, 0, 0, 0)) for text in texts[at : at + 32]]
+            samples = [
+                self.reader.sample_from_text(Task("text", ""), text, SampleKey(0, 0, 0, 0))
+                for text in texts[at : at + 32]
+            ]
             batch = self.reader.collate(samples)
             logp_N = self.reader.evaluate(batch).logp_N
             found += (-torch.zeros(len(samples), dtype=logp_N.dtype).index_add(0, batch.sample_N, logp_N)).tolist()
@@ -175,14 +178,14 @@ def original(task: Task) -> str:
 
 
 def pairwise_accuracy(judge: Callable[[Sequence[str]], list[float]], groups: Sequence[Group]) -> float:
-    """Return how often an original is rated above a fill of it."""
+    """Return how often an original is rated above one of its fills."""
     originals = judge([original(group.task) for group in groups])
     fills = judge([group.samples[0].text for group in groups])
     return _mean(above > below for above, below in zip(originals, fills, strict=True))
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Measure; the quick version trains a small model on short functions, and the reward must rise."""
+    """Run the benchmark; the quick version trains a small model on short functions, and the reward must rise."""
     if quick:
         return _quick(progress)
     bar = progress.add_task("the second judge and the causal model", total=1)
@@ -203,7 +206,7 @@ def measure(quick: bool, progress: Progress) -> Result:
 
 @contextmanager
 def start_folder() -> Iterator[str]:
-    """Yield the folder of warm starts and judges."""
+    """Yield the folder for warm starts and judges."""
     named = os.environ.get("STEELYARD_BENCHMARKS_KEEP")
     with nullcontext(named) if named else tempfile.TemporaryDirectory() as folder:
         yield folder
@@ -211,7 +214,7 @@ def start_folder() -> Iterator[str]:
 
 @dataclass(frozen=True)
 class Job:
-    """A run with one seed and, if ``gamed``, a second run from the same start without KL and parser reward."""
+    """A run with one seed and, if ``gamed``, a second run from the same start with the judge as the only reward."""
 
     seed: int
     folder: str
@@ -233,7 +236,7 @@ def learn(job: Job, report_progress: ReportProgress) -> list[LearningRun]:
 
 
 def warm_started(folder: str, config: Any) -> tuple[Any, float]:
-    """Return the configuration after its warm start and judge, and the minutes that these took when first made."""
+    """Return the configuration with its warm start and judge, and the minutes it took to create them."""
     from steelyard.compose import prepare_start
     from steelyard.compose.warmstart import warm_start_settings
 
@@ -285,7 +288,7 @@ def train_and_score(
 
 
 def train_scorers(folder: str) -> str:
-    """Train a second judge and a causal model on other texts than any run's, and return their folder."""
+    """Train a second judge and a causal model on texts that no run uses, and return their folder."""
     from steelyard.compose.warmstart import write_atomically
     from steelyard.folders import run_folder
 
@@ -298,7 +301,7 @@ def train_scorers(folder: str) -> str:
 
 
 def train(trainer: Any, minutes: float, report_progress: ReportProgress) -> float:
-    """Train until the run's last step or until ``minutes`` have passed, and return the seconds."""
+    """Train until the run's last step or until ``minutes`` have passed, and return the time in seconds."""
     spent = 0.0
     while spent < 60 * minutes and trainer.step < trainer.settings.steps:
         began = time.perf_counter()
@@ -369,7 +372,7 @@ def figures(runs: Sequence[LearningRun], gamed: LearningRun) -> tuple[Figure, ..
 
 
 def worse(run: LearningRun) -> tuple[float, float]:
-    """Return the drop of the second judge's score and the rise in surprise."""
+    """Return the drop in the second judge's score and the rise in surprise."""
     return run.before.second.mean - run.after.second.mean, run.after.surprise.mean - run.before.surprise.mean
 
 

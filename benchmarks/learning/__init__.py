@@ -1,1 +1,1 @@
-"""Small and pretrained models learn from a verifiable reward."""
+"""Learning from a verifiable reward, with small and pretrained models."""

@@ -1,4 +1,4 @@
-"""A policy fine-tuned in bfloat16 learns as well as in float32.
+"""A policy fine-tuned in bfloat16 learns as well as one fine-tuned in float32.
 
 For each seed, a small policy is first trained in float32 with the shipped ``sequences`` recipe. It is then fine-tuned
 from the same weights in three ways: float32, bfloat16 with stochastic rounding (the default) and bfloat16 rounded to
@@ -40,7 +40,7 @@ FINE_TUNING = {
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Measure; the quick version uses two seeds, so the interval is wide."""
+    """Run the benchmark; the quick version uses two seeds, so the interval is wide."""
     seeds = QUICK_SEEDS if quick else SEEDS
     jobs = {f"seed {seed}": seed for seed in seeds}
     rows: list[dict[str, Cell]] = []
@@ -73,7 +73,7 @@ def note(rewards: Mapping[str, Sequence[float]]) -> str:
 
 
 def learn(seed: int, report_progress: ReportProgress) -> dict[str, float]:
-    """Return the held-out reward before fine-tuning and after it in each precision."""
+    """Return the held-out reward before fine-tuning and after fine-tuning in each precision."""
     with tempfile.TemporaryDirectory() as scratch:
         start = Path(scratch) / "start"
         first = load_recipe("sequences", seed, scratch, {"run.steps": FIRST_STEPS})
@@ -85,7 +85,7 @@ def learn(seed: int, report_progress: ReportProgress) -> dict[str, float]:
 
 
 def fine_tuned_from(config: Any, start: Path) -> Any:
-    """Return the configuration with the weights in ``start`` as its starting point."""
+    """Return a configuration that starts from the weights in ``start``."""
     from steelyard.compose.warmstart import starting_from
 
     return starting_from(config, start)

@@ -1,8 +1,8 @@
 """A policy of 1–2M parameters learns copy, sort and count from the verifier alone, with every estimator and surrogate.
 
 Each run has 120 seconds on two threads and is evaluated on held-out sequences that never occur in training. As in the
-recipe, evaluation samples at temperature 0.25, while training samples at 1 and keeps a high entropy. Estimators of the
-mean reward are compared by mean reward; pass@k estimators by pass@k at temperature 1, where they must beat
+recipe, evaluation samples at temperature 0.25, while training samples at 1 and keeps entropy high. Mean-reward
+estimators are compared by mean reward, and pass@k estimators by pass@k at temperature 1, where they must beat
 ``group_norm``.
 """
 
@@ -27,12 +27,12 @@ SEEDS = (0, 1, 2, 3, 4)
 EVALUATE_EVERY = 25
 K = 8
 PASS_AT_K_STEPS = 80
-"""Steps after which pass@k is compared: the same for every estimator, and before any of them solves all tasks."""
+"""Steps after which pass@k is compared: the same for every estimator, and early enough that none solves all tasks."""
 
 
 @dataclass(frozen=True)
 class Variant:
-    """One combination of estimator and surrogate."""
+    """A combination of an estimator and a surrogate."""
 
     estimator: str
     surrogate: str = "ppo_clip"
@@ -51,7 +51,7 @@ PASS_AT_K_TYPE = (Variant("pass_at_k", k=K), Variant("max_at_k", k=K), Variant("
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Measure; the quick version trains group_norm with ppo_clip for one seed, until half the reward or 50 seconds."""
+    """Run the benchmark; the quick version trains one seed (group_norm, ppo_clip) to half the reward or 50 seconds."""
     if quick:
         task = progress.add_task("learn-scratch", total=1)
         row = learn(MEAN_TYPE[0], 0, 50.0, QUICK_TARGET)
@@ -80,7 +80,7 @@ def measure(quick: bool, progress: Progress) -> Result:
 
 
 def mean_figures(rows: Sequence[dict[str, Cell]]) -> tuple[Figure, ...]:
-    """Compare the worst run of each variant with the target, and the highest initial reward with the allowed start."""
+    """Compare each variant's worst run with the target, and the highest initial reward with the allowed maximum."""
     figures: list[Figure] = []
     for variant in dict.fromkeys(str(row["variant"]) for row in rows):
         ends = [float(row["end"]) for row in rows if row["variant"] == variant]
@@ -115,7 +115,7 @@ def pass_at_k_after(variant: Variant, seed: int, steps: int) -> float:
 
 
 def learn(variant: Variant, seed: int, seconds: float, target: float) -> dict[str, Cell]:
-    """Train until the held-out reward reaches ``target`` or the time is up; evaluation counts as time spent."""
+    """Train until the held-out reward reaches ``target`` or the time is up; evaluation time counts."""
     with tempfile.TemporaryDirectory() as scratch:
         trainer = build(variant, seed, scratch)
         start = trainer.evaluator.run().reward.mean
@@ -144,14 +144,14 @@ def learn(variant: Variant, seed: int, seconds: float, target: float) -> dict[st
 
 
 def at_temperature_one(evaluator: Any) -> Any:
-    """Return the evaluator with training's temperature; its harder result is reported without a bar."""
+    """Return the evaluator at the training temperature; this harder result is reported without a bar."""
     rule = replace(evaluator.decoding.rule, temperature=1.0)
     decoding = replace(evaluator.decoding, rule=rule)
     return type(evaluator)(evaluator.sampler, evaluator.pool, evaluator.tasks, decoding, samples=evaluator.samples)
 
 
 def overrides_of(variant: Variant, seed: int, scratch: str) -> dict[str, Any]:
-    """Return the overrides of the shipped recipe that both kinds of run use."""
+    """Return the recipe overrides that both kinds of run use."""
     overrides: dict[str, Any] = {
         "run.folder": scratch,
         "run.seed": seed,
@@ -163,7 +163,7 @@ def overrides_of(variant: Variant, seed: int, scratch: str) -> dict[str, Any]:
         "tracking.console": False,
         "tracking.samples_every": 0,
     }
-    if variant.surrogate == "gspo":  # GSPO has one ratio per sequence, which only this aggregation fits
+    if variant.surrogate == "gspo":  # GSPO has one ratio per sequence, so it requires this aggregation
         overrides["loss.aggregation"] = "sequence_mean"
     if variant.k is not None:
         overrides["credit.k"] = variant.k
@@ -185,7 +185,7 @@ def build(variant: Variant, seed: int, scratch: str) -> Any:
 
 
 def build_guessing(variant: Variant, seed: int, scratch: str) -> Any:
-    """Build the same policy for the guessing tasks, without the entropy bonus, which would also spread guesses."""
+    """Build the same policy for the guessing tasks, without the entropy bonus, which would also diversify guesses."""
     from benchmarks.learning.symbol_guessing import VOCABULARY, check, tasks
     from steelyard import config as configs
     from steelyard.compose import Supplied, build_evaluator, build_trainer

@@ -1,4 +1,4 @@
-"""SmolLM2-135M-Instruct with LoRA 64 learns to answer in JSON of a given schema: held-out success rises by 20 points.
+"""SmolLM2-135M-Instruct with LoRA 64 learns to answer in JSON under a schema: held-out success rises by 20 points.
 
 Success is measured before and after training on the same held-out tasks, with the same random numbers. Their names and
 sentence patterns never occur in training.
@@ -23,11 +23,11 @@ GAIN = 20.0
 MINUTES = 30.0
 Changes = Mapping[str, Mapping[str, Any]]
 IN_FLOAT32: Changes = {"model": {"dtype": "float32"}}
-"""For quick runs: processors without bfloat16 instructions are several times slower in bfloat16."""
+"""For quick runs: CPUs without bfloat16 instructions are several times slower in bfloat16."""
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Measure; the quick version takes a few small steps with one seed, and the held-out reward must rise."""
+    """Run the benchmark; the quick version takes a few small steps and requires the held-out reward to rise."""
     seeds, steps, held_out = (SEEDS[:1], 3, 16) if quick else (SEEDS, STEPS, 100)
     bar = progress.add_task("learn-smol", total=len(seeds) * steps)
     tasks_per_step, changes = (2, IN_FLOAT32) if quick else (4, None)
@@ -91,7 +91,7 @@ def build(
 def run_settings(
     seed: int, steps: int, held_out: int, tasks_per_step: int, scratch: str, changes: Changes | None = None
 ) -> tuple[Any, Any]:
-    """Return the configuration and the supplied objects; ``changes`` are table keys to add or replace."""
+    """Return the configuration and the supplied objects; ``changes`` holds table keys to add or replace."""
     from steelyard import config as configs
     from steelyard.compose import Supplied
 

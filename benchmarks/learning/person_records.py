@@ -1,7 +1,7 @@
 """Tasks for a small instruct model: read a sentence about a person and answer with JSON.
 
-The verifier requires one JSON object that is valid under the schema (checked by jsonschema) and has the values of the
-sentence. Held-out tasks use names and sentence patterns that never occur in training.
+The verifier requires one JSON object that is valid under the schema (checked by jsonschema) and holds the values from
+the sentence. Held-out tasks use names and sentence patterns that never occur in training.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def tasks(split: str, count: int) -> list[Task]:
 
 
 def check(task: Task, text: str) -> Verdict:
-    """Give a quarter for JSON, a quarter for the schema and the rest by the share of correct values."""
+    """Award a quarter for JSON, a quarter for the schema and the rest for the fraction of correct values."""
     try:
         answer = json.loads(text)
     except json.JSONDecodeError:

@@ -1,7 +1,7 @@
 """Guessing tasks: the answer is one of eight symbols, and the prompt does not reveal it.
 
-One guess cannot beat chance, so the mean reward does not favour diverse guesses. With k guesses, a policy that varies
-them finds the answer far more often than a policy that always repeats the same guess; pass@k measures this.
+A single guess cannot beat chance, so the mean reward does not favour diverse guesses. With k guesses, a policy that
+varies them finds the answer far more often than a policy that repeats the same guess; pass@k measures this.
 """
 
 from __future__ import annotations

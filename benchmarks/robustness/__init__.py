@@ -1,1 +1,1 @@
-"""Runs survive kills and attacks."""
+"""Robustness of runs against kills and attacks."""

@@ -36,7 +36,7 @@ def failure_of(attack: Attack) -> str | None:
 
 @contextmanager
 def no_runs_trusted() -> Iterator[None]:
-    """Use an empty list of trusted runs: the user's own may be long, and an attack must not depend on it."""
+    """Use an empty list of trusted runs: the user's own list may be long, and an attack must not depend on it."""
     before = os.environ.get("XDG_STATE_HOME")
     with tempfile.TemporaryDirectory() as state:
         os.environ["XDG_STATE_HOME"] = state
@@ -48,7 +48,7 @@ def no_runs_trusted() -> Iterator[None]:
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Measure; the quick version runs only the attacks that take a few seconds."""
+    """Run the benchmark; the quick version runs only the attacks that take a few seconds."""
     chosen = [attack for attack in attacks() if attack.quick or not quick]
     task = progress.add_task("attacks", total=len(chosen))
     details: list[dict[str, Cell]] = []

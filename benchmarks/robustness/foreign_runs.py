@@ -1,7 +1,7 @@
-"""Runs of a stranger, and the commands of the user who opens them, for the attacks on trust.
+"""A stranger's runs, and the commands of the user who opens them, for the attacks on trust.
 
-The stranger trains a small run with their own state folder and modifies it. The user opens it with the command line, in
-this process, and has not agreed to anything. Executed code leaves a file behind.
+The stranger trains a small run with their own state folder and modifies it. The user opens it from the command line, in
+this process, without having trusted anything. Any code that runs leaves a file behind.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from steelyard.config.loading import read_tables
 from steelyard.config.overrides import apply_overrides
 
 MARKER = "EXECUTED"
-"""The file that executed code creates in the folder of the attack."""
+"""The file that executed code creates in the attack's folder."""
 CHECKER = "def score(task, text):\n    return len(text.split())\n"
 EVIL = """\
 from pathlib import Path
@@ -78,7 +78,7 @@ RESUME = (("train", "--resume", RUN), ("train", f"{RUN}/config.toml", "--run.nam
 
 
 class Answer(NamedTuple):
-    """Exit code and output of a command."""
+    """A command's exit code and output."""
 
     code: int
     output: str
@@ -86,7 +86,7 @@ class Answer(NamedTuple):
 
 @contextmanager
 def working_as(folder: Path, who: str = "user") -> Iterator[None]:
-    """Work in a folder as a user with their own list of trusted runs; modules from there are unloaded again."""
+    """Work in a folder as a user with their own list of trusted runs; unload modules imported from it afterwards."""
     here, path, before, state = Path.cwd(), list(sys.path), set(sys.modules), os.environ.get("XDG_STATE_HOME")
     folder.mkdir(parents=True, exist_ok=True)
     os.chdir(folder)
@@ -128,7 +128,7 @@ def foreign_run(folder: Path, tables: Mapping[str, Any] = TINY) -> None:
 
 
 def tamper(keys: Mapping[str, Any]) -> None:
-    """Change the run's configuration, and add the code that it then names."""
+    """Change the run's configuration and add the code it now references."""
     config = Path(RUN) / "config.toml"
     write_recipe(apply_overrides(read_tables(config), keys), str(config))
     Path("evil.py").write_text(EVIL, encoding="utf-8")
@@ -140,7 +140,7 @@ def executed(folder: Path, answer: Answer, words: Sequence[str]) -> str | None:
 
 
 def check_rejected(folder: Path, commands: Sequence[Sequence[str]], naming: Sequence[str]) -> str | None:
-    """Check that every command ends with a message that names what would be executed, and ``--trust``."""
+    """Check that every command ends with a message that names the code it would execute, and ``--trust``."""
     for words in commands:
         answer = call(*words)
         if wrong := executed(folder, answer, words):

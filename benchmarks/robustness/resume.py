@@ -1,8 +1,9 @@
-"""A run that is killed by SIGKILL 25 times and resumed each time ends bitwise equal to an undisturbed run.
+"""A run that is killed with SIGKILL 25 times and resumed each time ends bitwise equal to an undisturbed run.
 
-This holds for full fine-tuning and LoRA with every kind of reference. Each start of the run is a real process. It is
-killed at a random moment after its start, after it logged a step, or while it writes a checkpoint. At the end, the
-newest checkpoints (weights, optimiser, reference, source, counters) are compared byte by byte, the metrics row by row.
+This holds for full fine-tuning and LoRA with every kind of reference. Each start of the run is a separate process. It
+is killed at a random moment: after it starts, after it logs a step, or while it writes a checkpoint. At the end, the
+newest checkpoints (weights, optimiser, reference, source, counters) are compared byte by byte, and the metrics row by
+row.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class Outcome:
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Measure; the quick version uses two modes with four kills each."""
+    """Run the benchmark; the quick version uses two modes with four kills each."""
     modes = ["full, static copy", "LoRA, EMA adapter"] if quick else list(MODES)
     kills = 4 if quick else KILLS
     task = progress.add_task("resume", total=len(modes) * kills)
@@ -121,7 +122,7 @@ def _start(context: Any, mode: str, scratch: Path, name: str, steps: int) -> Any
 
 
 def start_or_resume(data: dict[str, Any]) -> None:
-    """Start the run, or resume it if it has started before; the target of a process."""
+    """Start the run, or resume it if it has started before; serves as a process target."""
     from steelyard import config as configs
     from steelyard.compose import Supplied
     from steelyard.run import run
@@ -132,7 +133,7 @@ def start_or_resume(data: dict[str, Any]) -> None:
 
 
 def tables(mode: str, scratch: Path, name: str, steps: int) -> dict[str, Any]:
-    """Return the settings of a tiny policy on sequences, or on fill-in if masked, with all stateful features on."""
+    """Return the settings for a tiny policy on sequences (or fill-in if masked) with all stateful features enabled."""
     model, reference = MODES[mode]
     small: dict[str, Any] = {"layers": 1, "width": 32, "heads": 2, "kv_heads": 1, "max_length": 32}
     masked = model.get("kind") == "masked"
@@ -182,7 +183,7 @@ def _writing(folder: Path) -> bool:
 
 
 def differences(undisturbed: Path, killed: Path) -> tuple[str, ...]:
-    """Return the names of files that differ between the newest checkpoints and the metrics of two runs."""
+    """Return the names of the files in which the newest checkpoints and the metrics of two runs differ."""
     ours, theirs = _contents(undisturbed), _contents(killed)
     wrong = [name for name in sorted(ours | theirs) if ours.get(name) != theirs.get(name)]
     if _metrics(undisturbed) != _metrics(killed):

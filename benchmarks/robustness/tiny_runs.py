@@ -34,7 +34,7 @@ SCORE = "def score(task, text):\n    return float(text.count('a'))\n"
 TRAIN = ("train", "tiny.toml")
 RUN = Path("runs/tiny")
 SECONDS = 300.0
-"""Longer than this counts as hanging, even on a busy machine."""
+"""A command that takes longer than this counts as hanging, even on a busy machine."""
 
 
 def write_run(folder: Path, *, score: str = SCORE, config: str = CONFIG) -> None:
@@ -45,7 +45,7 @@ def write_run(folder: Path, *, score: str = SCORE, config: str = CONFIG) -> None
 
 @dataclass(frozen=True)
 class Command:
-    """A started command, with its output in files."""
+    """A running command whose output goes to files."""
 
     process: BaseProcess
     out_file: Path
@@ -64,7 +64,7 @@ class Command:
         os.kill(self.process.pid, number)
 
     def wait(self) -> int:
-        """Return the exit code; kill a process that hangs, and raise."""
+        """Return the exit code; if the process hangs, kill it and raise."""
         self.process.join(SECONDS)
         if self.process.exitcode is None:
             self.process.kill()
@@ -76,7 +76,7 @@ class Command:
         deadline = time.monotonic() + SECONDS
         while not condition():
             if self.process.exitcode is not None:
-                raise RuntimeError(f"the command ended with {self.process.exitcode} too early: {self.error[-500:]!r}")
+                raise RuntimeError(f"the command exited too early with {self.process.exitcode}: {self.error[-500:]!r}")
             if time.monotonic() > deadline:
                 self.process.kill()
                 raise TimeoutError(f"the condition did not hold within {SECONDS:g} s")
@@ -98,7 +98,7 @@ def start(folder: Path, *words: str, out: Path | None = None, before: Callable[[
 
 
 def steelyard(folder: Path, *words: str, before: Callable[[], None] | None = None) -> tuple[int, Command]:
-    """Run ``steelyard WORDS`` to its end, and return the exit code and the command."""
+    """Run ``steelyard WORDS`` to completion, and return the exit code and the command."""
     command = start(folder, *words, before=before)
     return command.wait(), command
 

@@ -1,8 +1,8 @@
-"""Asynchronous steps take little longer than their longest phase, and slightly stale samples teach as well as new ones.
+"""Asynchronous steps take little longer than their longest phase, and slightly stale samples work as well as new ones.
 
 Step time is measured with the real loop, thread and process pool, but with *engines that wait*: sampling, verifying and
 updating are stretched to equal length by sleeping, because two cores cannot compute three phases at the same time.
-Learning is measured with the shipped ``sequences`` recipe and real engines, to its end.
+Learning is measured with real engines by running the shipped ``sequences`` recipe to completion.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ STALENESS = (0, 1, 2, 4)
 LEARN_STALENESS = (0, 1, 4)
 SEEDS = (0, 1, 2)
 EARLY_STEPS = 200
-"""Steps after which a learning run is evaluated, in addition to its end."""
+"""Steps after which a learning run is evaluated, in addition to its final evaluation."""
 Rewards = tuple[float, float]
 """Held-out rewards after ``EARLY_STEPS`` and at the end."""
 WORDS = tuple(f"w{number}" for number in range(8))
 
 
 def wait(_task: Task, text: str) -> float:
-    """Verify without using the processor."""
+    """Verify without using the CPU."""
     time.sleep(PHASE_SECONDS * WORKERS / (TASKS * GROUP))
     return float(len(text) % 7)
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Measure; the quick version takes only a few steps at staleness 0 and 1."""
+    """Run the benchmark; the quick version takes only a few steps at staleness 0 and 1."""
     levels, steps = ((0, 1), QUICK_STEPS) if quick else (STALENESS, STEPS)
     task = progress.add_task("async-steps", total=len(levels))
     rows: list[dict[str, Cell]] = []
@@ -110,7 +110,7 @@ def build_waiting(staleness: int, folder: str) -> Any:
     sample, update = trainer.parts.sampler.sample, trainer.learner.update
 
     def slow_sample(requests: Sequence[Any], decoding: Any) -> Iterator[Any]:
-        """Yield the samples one by one, evenly over their share of the phase."""
+        """Yield the samples one by one, spread evenly over their part of the phase."""
         began, samples = time.perf_counter(), list(sample(requests, decoding))
         for number, one in enumerate(samples, start=1):
             time.sleep(max(0.0, began + PHASE_SECONDS * number / (TASKS * GROUP) - time.perf_counter()))
@@ -127,7 +127,7 @@ def build_waiting(staleness: int, folder: str) -> Any:
 
 
 def learn(job: tuple[int, int], report_progress: ReportProgress) -> Rewards:
-    """Train the shipped recipe with a staleness and a seed, and return its held-out rewards."""
+    """Train the shipped recipe with the given staleness and seed, and return its held-out rewards."""
     from steelyard.compose import build_evaluator, build_trainer, tasks_of_split
 
     staleness, seed = job
@@ -148,7 +148,7 @@ def learn(job: tuple[int, int], report_progress: ReportProgress) -> Rewards:
 
 
 def overlaps(rewards: dict[int, list[float]]) -> list[Figure]:
-    """Return by how much the 95% interval over seeds of each staleness overlaps that of the synchronous runs."""
+    """Return how far each staleness's 95% interval over seeds overlaps that of the synchronous runs."""
     return [
         Figure(f"overlap of reward intervals, staleness {staleness} and 0", -distance(values, rewards[0]), ">=", 0.0)
         for staleness, values in rewards.items()

@@ -1,8 +1,9 @@
-"""A run on a cluster finishes, whichever of its parts is killed during training.
+"""A run on a cluster finishes no matter which of its components is killed during training.
 
-It is a smaller version of the run of ``cluster-learn``: two learner ranks, a vLLM replica and a Ray pool. In one run
-each, a sampler, a verification actor, a learner rank, or one of two nodes (a raylet with everything placed on it) is
-killed five times, at random moments. Every step must occur once, with all its samples, and every loss must be logged.
+It is a smaller version of the ``cluster-learn`` run, with two learner ranks, a vLLM replica and a Ray pool. Each run
+kills one component five times, at random moments: a sampler, a verification actor, a learner rank, or one of two nodes
+(a raylet with everything placed on it). Every step must occur once, with all its samples, and every loss must be
+logged.
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ from benchmarks.scale.cluster_learn import ON_CLUSTER
 KILLS = 5
 STEPS_PER_KILL = 2
 STORE = 2**30
-"""Object store of each node in bytes, mainly for the weights."""
+"""Size of each node's object store in bytes; it mainly holds the weights."""
 TASKS, GROUP = 2, 4
 NODE = "node"
 ACTORS = {"sampler": "SamplerActor", "verification actor": "VerifierActor", "learner rank": "LearnerRank"}
-"""The killed parts and their actor classes, which Ray writes into the command lines of their processes."""
+"""The components to kill and their actor classes, which Ray writes to the command lines of their processes."""
 LOSSES = {
     "sampler": "a sampler was lost",
     "verification actor": "a verification actor was lost",
@@ -49,7 +50,7 @@ SMALL = {
 
 
 class Log(logging.Handler):
-    """Collects the warnings of a run."""
+    """Collects a run's warnings."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -60,10 +61,10 @@ class Log(logging.Handler):
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Measure; the quick version removes a node once, from a run in float32."""
+    """Run the benchmark; the quick version removes a node once, from a run in float32."""
     tables = {**SMALL, **learn_smol.IN_FLOAT32} if quick else SMALL
     kinds, kills = ((NODE,), 1) if quick else ((*ACTORS, NODE), KILLS)
-    os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(16))  # Ray reads it once, so all clusters share it
+    os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(16))  # Ray reads the token once, so all clusters share it
     bar = progress.add_task("cluster-faults", total=len(kinds) * kills)
     rows: list[dict[str, Cell]] = []
     for number, kind in enumerate(kinds):
@@ -95,7 +96,7 @@ def run_with_kills(
     kill: Callable[[], None],
     report_kills: Callable[[int], None],
 ) -> dict[str, Cell]:
-    """Run once, and kill the part at a random moment after every second step."""
+    """Run once, and kill the component at a random moment after every second step."""
     from steelyard.folders import run_folder
     from steelyard.run import run
 
@@ -154,7 +155,7 @@ def logged(folder: Path) -> list[dict[str, Any]]:
 
 @contextmanager
 def cluster_for(kind: str) -> Iterator[tuple[str, Callable[[], None]]]:
-    """Yield the address of the run's cluster, and a function that kills the part."""
+    """Yield the address of the run's cluster, and a function that kills the component."""
     if kind != NODE:
         yield "local", lambda: kill_actor(ACTORS[kind])
         return
@@ -176,12 +177,12 @@ def cluster_for(kind: str) -> Iterator[tuple[str, Callable[[], None]]]:
 
 
 def kill_actor(name: str) -> None:
-    """Kill one process of the actor class, as soon as there is one."""
+    """Kill one process of the actor class as soon as one exists."""
     while not (found := processes(name)):
         time.sleep(0.05)
     os.kill(random.choice(found), signal.SIGKILL)
 
 
 def processes(name: str) -> list[int]:
-    """Return Ray's actors of a class that descend from this process; other runs on the machine may have some too."""
+    """Return the Ray actors of the given class that descend from this process, ignoring those of other runs."""
     return [pid for pid in descendants() if command_of(pid).startswith(f"ray::{name}")]

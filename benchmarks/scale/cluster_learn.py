@@ -1,7 +1,7 @@
 """On a Ray cluster with two learner ranks, a vLLM replica and a Ray pool, a model learns as well as in one process.
 
-The task is that of ``learn-smol``: SmolLM2-135M-Instruct with LoRA 64 answers in JSON. Seeds, steps and held-out tasks
-are the same on both sides; only a few lines of the configuration differ.
+The task is the same as in ``learn-smol``: SmolLM2-135M-Instruct with LoRA 64 answers in JSON. Seeds, steps and held-out
+tasks are the same on both sides; only a few lines of the configuration differ.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ SIDES: dict[str, Mapping[str, Mapping[str, Any]]] = {IN_PROCESS: {}, CLUSTER: ON
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Measure; the quick version takes two small steps, too few for a significant rise of the reward.
+    """Run the benchmark; the quick version takes two small steps, too few for a significant rise in reward.
 
-    It runs in float32, where sampler and learner agree closely if every update reached the sampler.
+    It runs in float32, where the sampler and learner agree closely if every update reached the sampler.
     """
     size = (2, 16, 2) if quick else (learn_smol.STEPS, 100, 4)
     runs = [(seed, name) for seed in learn_smol.SEEDS for name in SIDES]
@@ -48,7 +48,7 @@ def measure(quick: bool, progress: Progress) -> Result:
 
 
 def compare_log_probs(size: tuple[int, int, int], advance: Callable[[str], None]) -> dict[str, Cell]:
-    """Take a few steps and return how much updates change log-probs, and how far the sampler's differ from them."""
+    """Take a few steps; return how much updates change log-probs, and how much the sampler's and learner's differ."""
     exact = {**ON_CLUSTER, **learn_smol.IN_FLOAT32, "optimiser": {"minibatches": 2}}
     apart, moved = list[float](), list[float]()
     with tempfile.TemporaryDirectory() as scratch, closing(learn_smol.build(0, *size, scratch, exact)) as opened:
@@ -72,7 +72,7 @@ def learn(
     size: tuple[int, int, int],
     advance: Callable[[str], None],
 ) -> dict[str, Cell]:
-    """Train one seed on one side; report held-out reward before and after with 95% bootstrap intervals over tasks."""
+    """Train one seed on one side; report held-out rewards before and after, with 95% bootstrap intervals over tasks."""
     with tempfile.TemporaryDirectory() as scratch, closing(learn_smol.build(seed, *size, scratch, tables)) as opened:
         trainer: Any = opened
         before = trainer.evaluator.run()

@@ -1,9 +1,9 @@
-"""Two learner ranks end where one process ends on the same microbatches, resume bit for bit, and load on one rank.
+"""Two learner ranks match one process on the same microbatches, resume bit for bit, and load on one rank.
 
 The cases are FSDP2 and DDP on gloo, full weights and LoRA, AdamW and 8-bit AdamW. Each takes five steps at a learning
-rate of 1e-3 with exact KL, entropy bonus, clipped gradients and sometimes an odd number of microbatches. The figure is
-the distance of the weights from those of one process, relative to how far the latter moved. A control learns from half
-of the samples.
+rate of 1e-3 with exact KL, an entropy bonus, clipped gradients and sometimes an odd number of microbatches. The figure
+is the distance between the weights of the ranks and of one process, relative to how far the latter moved. A control
+learns from only half of the samples.
 """
 
 from __future__ import annotations
@@ -54,23 +54,23 @@ QUICK = [Case("fsdp", False, "8-bit AdamW"), Case("fsdp", True, "AdamW"), Case("
 
 @dataclass(frozen=True)
 class Outcome:
-    """Differences between one process and two ranks, resumed, loaded on one rank, and exported."""
+    """Differences in weights between one process and two ranks, also when resumed, loaded on one rank, or exported."""
 
     distance: float
-    """Relative to the change in one process; the larger of two distances: of two ranks from one process after five
-    steps, and of two ranks from one rank that continued from their checkpoint."""
+    """The larger of two distances, relative to the change in one process: between two ranks and one process after five
+    steps, and between two ranks and one rank that continued from their checkpoint."""
     metrics: float
     resumed: int
-    """Tensors that are not bitwise equal; the same holds for the next two fields."""
+    """Number of tensors that are not bitwise equal; the next two fields are defined in the same way."""
     on_one: int
     exported: int
     idle: int
-    """Turns in which a rank had no microbatch left."""
+    """Number of turns in which a rank had no microbatch left."""
     control: float
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Measure; the quick version uses three of the cases."""
+    """Run the benchmark; the quick version uses three of the cases."""
     from steelyard.quiet import quiet_engines
 
     cases = QUICK if quick else CASES
@@ -131,12 +131,12 @@ def compare(case: Case, scratch: Path) -> Outcome:
 
     with closing(group(2)) as two:
         theirs = learn(two, batches[:SAVED], 0)
-        parts = two.parts()
+        parts = two.checkpoint_parts()
         store.save(SAVED, folders=parts.folders, tensors=parts.tensors, state=parts.state)
         saved = dict(two.weights("all"))
         theirs += learn(two, batches[SAVED:], SAVED)
         together, merged = dict(two.weights("all")), dict(two.weights())
-        state = two.parts().state
+        state = two.checkpoint_parts().state
     checkpoint = store.latest()
     if checkpoint is None:
         raise RuntimeError("the store has no checkpoint after saving")
@@ -155,12 +155,12 @@ def compare(case: Case, scratch: Path) -> Outcome:
 
 
 def _continued(group: ProcessGroup, checkpoint: Any, batches: Batches) -> tuple[Weights, Weights, Any]:
-    """Restore a checkpoint and learn the remaining batches; return the weights before and after, and the state."""
+    """Restore a checkpoint and train on the remaining batches; return the weights before and after, and the state."""
     with closing(group):
         group.restore(checkpoint)
         loaded = dict(group.weights("all"))
         learn(group, batches[SAVED:], SAVED)
-        return loaded, dict(group.weights("all")), group.parts().state
+        return loaded, dict(group.weights("all")), group.checkpoint_parts().state
 
 
 def idle_turns(batch: Sequence[Any], rule: Any) -> int:
@@ -194,7 +194,7 @@ def learn(learner: Any, batches: Batches, first: int) -> list[dict[str, float]]:
 
 
 def build(case: Case, ranks: Any) -> Any:
-    """Build the learner of a process, alone or as a rank, in the same way as a run."""
+    """Build a process's learner, alone or as a rank, in the same way as a run does."""
     from steelyard import compose
 
     config = _config(case)
@@ -204,7 +204,7 @@ def build(case: Case, ranks: Any) -> Any:
 
 
 def sharpen(model: Any) -> None:
-    """Scale up the random weights, so that the distributions are far from uniform."""
+    """Scale up the random weights so that the distributions are far from uniform."""
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if parameter.dim() > 1 and "lora" not in name:
@@ -285,7 +285,7 @@ def _norm(one: Weights, other: Weights) -> float:
 
 
 def _unequal(found: Weights, wanted: Weights) -> int:
-    """Count the tensors that are missing, superfluous or not bitwise equal."""
+    """Count the tensors that are missing, unexpected or not bitwise equal."""
     shared = found.keys() & wanted.keys()
     return len(found.keys() ^ wanted.keys()) + sum(not torch.equal(found[name], wanted[name]) for name in shared)
 

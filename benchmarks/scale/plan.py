@@ -1,9 +1,9 @@
-"""``steelyard plan`` predicts step times of real runs within 20% and their peak memory within 15%.
+"""``steelyard plan`` predicts the step times of real runs to within 20% and their peak memory to within 15%.
 
-Rates of the sampler and of the learner are fitted to some configurations. Their predictions for *other* configurations
-(depth, width, number of samples, length, rank, vocabulary, verifiers that wait) are compared with measured steps.
-Memory is predicted from shapes alone and compared with the peak of a fresh process, minus its memory after imports and
-a step of a tiny model.
+The sampler's and the learner's rates are fitted to some configurations. The resulting predictions for *other*
+configurations (depth, width, number of samples, length, rank, vocabulary, verifiers that wait) are compared with
+measured steps. Memory is predicted from shapes alone and compared with the peak of a fresh process, minus its memory
+after imports and a step of a tiny model.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ PREDICTED = (
     Case("verified during sampling", layers=4, width=128, rows=64, wave=16, tokens=48, check=0.02, workers=4),
     Case("slow verifier", layers=4, width=128, rows=64, wave=16, tokens=48, check=0.2, workers=4),
 )
-"""The last two wait and are measured in wall-clock time, only on more than one core."""
+"""The verifiers of the last two wait; these cases are timed by wall clock, and only on more than one core."""
 MEMORY = (
     Case("from scratch, all weights", layers=4, width=512, rows=16, tokens=64, kl=0.05, steps=1),
     Case("from scratch, LoRA 16", layers=8, width=512, rows=16, tokens=64, rank=16, kl=0.05, steps=1),
@@ -66,7 +66,7 @@ Timed = tuple[Work, float]
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Measure; the quick version predicts only the memory of models from scratch: times need more configurations."""
+    """Run the benchmark; the quick version predicts only memory, for models from scratch: times need more cases."""
     task = progress.add_task("plan", total=2 if quick else 1 + len(MEMORY))
     if quick:
         rows = [memory_row(case, *_run([case], progress, task)) for case in MEMORY[:2]]
@@ -85,7 +85,7 @@ def _memory_error(rows: Sequence[Mapping[str, Cell]]) -> Figure:
 
 
 def _run(cases: Sequence[Case], progress: Progress, task: Any) -> list[dict[str, Any]]:
-    """Run the cases in one fresh process, in turns."""
+    """Run the cases round-robin in one fresh process."""
     progress.update(task, description=f"plan: {cases[0].name}")
     from benchmarks.framework.smollm import model_folder
 
@@ -138,14 +138,14 @@ def run_of(case: Case, prompt: int) -> PlannedRun:
 
 
 def sampler_work(case: Case, run: PlannedRun) -> Work:
-    """Return the work of all passes of the local sampler, wave by wave."""
+    """Return the work of all the local sampler's passes, wave by wave."""
     wave = case.wave or case.rows
     one = decode(run.shape, run.training, wave, run.prompt + case.tokens / 2).times(case.tokens)
     return (one + prefill(run.shape, run.training, 1, run.prompt)).times(math.ceil(case.rows / wave))
 
 
 def passes(run: PlannedRun, found: Measured) -> tuple[int, int]:
-    """Return the passes of scoring, which takes twice the tokens per pass, and of the update."""
+    """Return the passes of scoring, which processes twice as many tokens per pass, and of the update."""
 
     def needed(tokens: int) -> int:
         return math.ceil(run.samples / max(tokens // run.sequence, 1))
@@ -154,7 +154,7 @@ def passes(run: PlannedRun, found: Measured) -> tuple[int, int]:
 
 
 def fitted(cases: Sequence[Case], found: Sequence[Measured]) -> tuple[Rates, Rates]:
-    """Fit the rates of the sampler and of the learner."""
+    """Fit the rates of the sampler and the learner."""
     sampled: list[Timed] = []
     learned: list[Timed] = []
     for case, seconds in zip(cases, found, strict=True):
@@ -172,7 +172,7 @@ def _fit(timed: Sequence[Timed], kinds: Sequence[str]) -> Rates:
 
 
 def pipeline_of(case: Case, found: Measured, rates: tuple[Rates, Rates]) -> Pipeline:
-    """Describe one local replica that samples and learns in turns."""
+    """Describe one local replica that alternates between sampling and learning."""
     sampler, learner = rates
     run = run_of(case, found["prompt"])
     context = run.prompt + case.tokens / 2

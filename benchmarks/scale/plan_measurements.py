@@ -1,8 +1,8 @@
 """Measure configurations for the ``plan`` benchmark: seconds per phase and peak memory, as JSON.
 
 ``python -m benchmarks.scale.plan_measurements CASES_JSON``. Torch uses one thread per core of the process. On one core,
-phases are measured in CPU time, which other load on the machine hardly affects; steps whose verifier waits are measured
-in wall-clock time.
+phases are measured in CPU time, which is hardly affected by other load on the machine; steps whose verifier waits are
+measured in wall-clock time.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from benchmarks.framework.process import peak_memory, resident_memory
 from steelyard.types import Task
 
 WORDS = 197
-"""Words of the closed vocabulary; with the three special tokens there are 200."""
+"""Number of words in the closed vocabulary; with the three special tokens, there are 200 tokens."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Case:
     rows: int = 32
     """Samples per step, all in one group."""
     wave: int = 0
-    """Samples that are decoded at the same time; 0 means all."""
+    """Number of samples decoded at the same time; 0 means all."""
     prompt: int = 12
     tokens: int = 48
     rank: int = 0
@@ -59,7 +59,7 @@ class Case:
 
 
 TINY = Case("tiny", layers=1, width=32, rows=4, tokens=4, kl=0.05, steps=1)
-"""One step of it loads everything that is imported late, which is then not counted as memory of the measured step."""
+"""One step of this case loads all lazy imports, so they do not count towards the memory of the measured step."""
 
 
 def check(task: Task, text: str) -> float:
@@ -116,12 +116,12 @@ def cores() -> int:
 
 
 def clock() -> float:
-    """Return seconds: CPU time of this process if it has one core, else wall-clock time."""
+    """Return the time in seconds: this process's CPU time if it has one core, otherwise wall-clock time."""
     return time.process_time() if cores() == 1 else time.perf_counter()
 
 
 class RunningCase:
-    """The trainer of a case, and the measured seconds of each of its steps."""
+    """The trainer for a case, and the measured seconds of each step."""
 
     def __init__(self, case: Case, scratch: str) -> None:
         from steelyard import config as configs
@@ -164,7 +164,7 @@ class RunningCase:
         return call
 
     def result(self) -> dict[str, float]:
-        """Return the fastest step after the first, which warms up, and the sizes that the prediction needs."""
+        """Return the fastest step after the warm-up step, and the sizes the prediction needs."""
         later = self.found[1:]
         fastest = min(later, key=lambda step: step["step"])
         return {
@@ -177,7 +177,7 @@ class RunningCase:
 
 
 def run(cases: Sequence[Case]) -> list[dict[str, float]]:
-    """Run the cases in turns, one step each, so that a slower machine affects all of them equally."""
+    """Run the cases round-robin, one step each, so that a slowdown of the machine affects all of them equally."""
     import peft  # noqa: F401
     import transformers.models.llama.modeling_llama  # noqa: F401
 

@@ -1,4 +1,4 @@
-"""A learner group whose ranks are local processes connected by pipes: the same as on Ray, without Ray."""
+"""A learner group whose ranks are local processes connected by pipes: the same as on Ray, but without Ray."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PRELOAD = ["torch", "transformers", "peft", "steelyard.compose.ranks", "transfor
 
 
 class ProcessGroup(RankGroup):
-    """Starts ``ranks`` processes from a fork server that has imported everything."""
+    """Starts ``ranks`` processes from a fork server that has already imported everything."""
 
     def __init__(
         self, build: BuildLearner, rule: UpdateRule, *, ranks: int, mirror: Any = None, **settings: Any

@@ -1,9 +1,9 @@
-"""A simulated cluster of 1,024 GPUs and 100,000 verifier cores takes hardly longer per step than one of 16 GPUs.
+"""A simulated cluster with 1,024 GPUs and 100,000 verifier cores takes hardly longer per step than one with 16 GPUs.
 
 The model has 14B parameters, with 96 samples and 100 cores per GPU, so that the step time would be constant if nothing
-were shared. Accelerators have the rates of their data sheet. The controller's cost per sample is measured here, and the
-cost of the Ray pool comes from the stored result of ``pool-throughput``. Each of the other designs lacks one feature
-that is there for scale.
+were shared. Accelerators run at their data-sheet rates. The controller's cost per sample is measured here, and the cost
+of the Ray pool comes from the stored result of ``pool-throughput``. Each of the other designs lacks one feature
+designed for scaling.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SAMPLES, CORES = 96, 100
 GROUP, PROMPT = 64, 512
 TOKENS = Spread(800, 1200, 1200)
 CHECK = Spread(9.0, 60.0, 60.0)
-"""Nine seconds for a game; one in a hundred reaches the time limit."""
+"""A game takes nine seconds; one in a hundred reaches the time limit."""
 LORA = TrainingSetup(2, 64, state=2, checkpointing=True)
 FULL = TrainingSetup(2, checkpointing=True)
 STEPS = 7
@@ -51,7 +51,7 @@ DESIGNS = {
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Measure; the quick version goes up to 64 GPUs."""
+    """Run the benchmark; the quick version goes up to 64 GPUs."""
     sizes = QUICK_SIZES if quick else SIZES
     controller = controller_seconds(2_000 if quick else 10_000) + pool_seconds()
     task = progress.add_task("scaling", total=len(sizes) * len(DESIGNS))
@@ -74,7 +74,7 @@ def measure(quick: bool, progress: Progress) -> Result:
 
 
 def predicted(design: str, gpus: int, controller: float) -> Prediction:
-    """Predict the best of three divisions of the GPUs; a design's ``controller`` multiplies the measured cost."""
+    """Predict the best of three ways to divide the GPUs; a design's ``controller`` multiplies the measured cost."""
     training, changes = DESIGNS[design]
     kind = ACCELERATORS["h100"]
     run = PlannedRun(KNOWN_SHAPES["qwen2.5-14b"], training, gpus * SAMPLES // GROUP, GROUP, PROMPT, TOKENS)
@@ -91,7 +91,7 @@ def predicted(design: str, gpus: int, controller: float) -> Prediction:
         replace(site, learners=Machines(learners, kind), samplers=Machines(gpus - learners, kind))
         for learners in (gpus // 2, 5 * gpus // 8, 3 * gpus // 4)
     ]
-    small = SIZES[0] / gpus  # the division is chosen for a cluster of the smallest size
+    small = SIZES[0] / gpus  # the split is chosen for the smallest cluster
     best = min(divided, key=lambda one: predict(_scaled(run, small), _shrunk(one, small), STEPS).outcome.step)
     return predict(run, best, STEPS)
 
@@ -134,7 +134,7 @@ def row(design: str, gpus: int, found: Prediction) -> dict[str, Cell]:
 
 
 def controller_seconds(count: int) -> float:
-    """Return the loop's CPU seconds per sample without waiting: pass it on, receive its verdict, assign credit."""
+    """Return the loop's CPU seconds per sample to submit it, receive its verdict and assign credit, excluding waits."""
     from steelyard.sampling.base import Decoding, SampleRequest
     from steelyard.training.credit import Credit
     from steelyard.training.phases import collect, requests_for
@@ -147,7 +147,7 @@ def controller_seconds(count: int) -> float:
     pool = InlinePool(as_verifier(_length))
 
     class Ready:
-        """A sampler with ready-made samples."""
+        """A sampler that returns ready-made samples."""
 
         def sample(self, requests: Sequence[SampleRequest], decoding: Decoding) -> Iterator[Sample]:
             return iter(samples)

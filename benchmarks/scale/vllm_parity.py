@@ -1,8 +1,8 @@
-"""vLLM and the learner compute the same log-prob of every sampled token, also after updates, so new weights do arrive.
+"""vLLM and the learner compute the same log-prob for every sampled token, even after updates: new weights do arrive.
 
-SmolLM2-135M in float32 samples freely, with top-p 0.95, under a JSON schema and under an automaton, with full training
-and with LoRA. After every update, the new samples are scored with the new weights and, as a control, with the previous
-ones.
+SmolLM2-135M in float32 samples freely, with top-p 0.95, under a JSON schema and under an automaton, with full
+fine-tuning and with LoRA. After every update, the new samples are scored with the new weights and, as a control, with
+the previous ones.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ TRAINED: dict[str, dict[str, Any]] = {
     "LoRA": {"model": {"lora": {"rank": 8, "alpha": 16}}, "optimiser": {"lr": 1e-3}},
 }
 FULL, QUICK = (4, 32), (2, 12)
-"""Samples per task, and tokens per sample."""
+"""Number of samples per task and of tokens per sample."""
 UPDATES = 5
 MEAN, MOST, APART = 2e-5, 2e-4, 100.0
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Measure; the quick version takes one update of all weights, with few and short samples."""
+    """Run the benchmark; the quick version takes one update of all weights, with few and short samples."""
     kinds, updates = (["all weights"], 1) if quick else (list(TRAINED), UPDATES)
     bar = progress.add_task("vLLM starts", total=len(kinds) * (updates + 1))
     details: list[dict[str, Cell]] = []
@@ -59,7 +59,7 @@ def measure(quick: bool, progress: Progress) -> Result:
 
 
 class _Study:
-    """A policy that is updated, and its vLLM sampler."""
+    """A policy under training and its vLLM sampler."""
 
     def __init__(self, kind: str, count: int, tokens: int) -> None:
         from steelyard import config as configs
@@ -113,7 +113,7 @@ class _Study:
         tasks = trainer.parts.source.draw(0, len(TEXT_PROMPTS))
         samples = sample(trainer.parts.sampler, requests_for(tasks, step, self.count), Decoding(rule, self.tokens))
         if {one.policy_version for one in samples} != {step}:
-            raise RuntimeError(f"some samples of step {step} have another policy version")
+            raise RuntimeError(f"some samples of step {step} have a different policy version")
         return [one for one in samples if len(one.decisions)]
 
     def _update(self, samples: Sequence[Sample], step: int) -> None:
@@ -128,7 +128,7 @@ class _Study:
 
     @contextmanager
     def _previous(self, before: Sequence[Any]) -> Iterator[None]:
-        """Use the weights from before the last update within the context."""
+        """Use the weights from before the last update inside the context."""
         import torch
 
         parameters = [parameter for _, parameter in self.trainer.policy.trainable()]

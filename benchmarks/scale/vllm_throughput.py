@@ -3,7 +3,7 @@
 SmolLM2-135M in float32 samples groups of 16 in one process on one engine. Steelyard's sampler and ``LLM.generate`` take
 turns with the same prompts, seeds and parameters, with the prefix cache emptied before each. With top-p, the bare side
 uses vLLM's own cut, which does not report the kept tokens. Under a JSON schema there is no bare side with the same
-grammar, so the figure is the share of the time that is not spent on our masks.
+grammar, so the figure is the fraction of time not spent on our masks.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from benchmarks.framework.result import Cell, Figure, Result
 from steelyard.types import CutRule
 
 BAR, QUICK_BAR = 0.95, 0.8
-"""Wider because quick runs have two short rounds, which are noisier."""
+"""The quick bar is wider because quick runs have only two short rounds, which are noisier."""
 RULES = {"free": CutRule(), "top-p 0.95": CutRule(top_p=0.95)}
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Measure; the quick version takes two rounds with shorter samples."""
+    """Run the benchmark; the quick version takes two rounds with shorter samples."""
     rounds, count, tokens = (2, 8, 24) if quick else (5, 16, 64)
     least = QUICK_BAR if quick else BAR
     bar = progress.add_task("vLLM starts", total=rounds * len(RULES) + 1)
@@ -83,7 +83,7 @@ class _Side:
         return self._alternate(number, lambda: self.ours(rule, number), lambda: self.bare(rule, number))
 
     def constrained(self) -> tuple[float, float]:
-        """Return tokens per second under the schema, and the share of the time that is not spent on masks."""
+        """Return tokens per second under the schema, and the fraction of time not spent on masks."""
         from steelyard.sampling.vllm.masks import RowMasks
 
         spent, apply = 0.0, RowMasks.apply

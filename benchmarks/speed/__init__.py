@@ -1,1 +1,1 @@
-"""Time and memory against TRL and bare transformers, and the time of the CI gate."""
+"""Time and memory compared with TRL and bare transformers, and the duration of the CI gate."""

@@ -1,10 +1,10 @@
 """The CI gate takes at most 25 minutes from a fresh clone on two cores, and its tests also pass on a busy machine.
 
-Two lanes run at the same time, each with one process per core, so that each is the other's load. One runs `.ci/run`
-from a fresh clone and then all its test stages twice more; the other runs the tests that involve processes, Ray, vLLM
-or time seven times. The test stages contain these too, so they run ten times in all. The lane that is left at the end
-competes with one busy loop per core. Then two more fresh clones run on the idle machine. It takes two hours on two
-cores.
+Two lanes run at the same time, each with one process per core, so each puts load on the other. One runs `.ci/run` from
+a fresh clone and then all its test stages twice more; the other runs the tests that involve processes, Ray, vLLM or
+time seven times. The test stages include these too, so they run ten times in total. The lane that finishes last
+competes with one busy loop per core. Then two more fresh clones run on the idle machine. The benchmark takes two hours
+on two cores.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from benchmarks.framework.result import Cell, Figure, Result
 MINUTES = 25.0
 BUSY_MINUTES = 60.0
 QUICK_MINUTES = 15.0
-"""`.ci/run fast` takes at most 6 minutes after installation; the rest allows for slower machines."""
+"""`.ci/run fast` takes at most 6 minutes after installation; the rest is a margin for slower machines."""
 TEST_ROUNDS = 3
 CONTENDED_ROUNDS = 10 - TEST_ROUNDS
 CONTENDED = (
@@ -63,7 +63,7 @@ class GateRun:
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Measure; the quick version runs `.ci/run fast` from one clone."""
+    """Run the benchmark; the quick version runs `.ci/run fast` from one clone."""
     task = progress.add_task("ci", total=1 if quick else 2 + TEST_ROUNDS + CONTENDED_ROUNDS)
     rows: list[dict[str, Cell]] = []
     with tempfile.TemporaryDirectory() as scratch:
@@ -113,7 +113,7 @@ def full_runs(scratch: Path) -> Iterator[GateRun]:
 
 
 def run_lanes(lanes: Sequence[Iterator[GateRun]]) -> Iterator[GateRun]:
-    """Yield the runs of all lanes as they end; after the first lane ends, add one busy loop per core."""
+    """Yield the runs of all lanes as they finish; once the first lane is done, add one busy loop per core."""
     found: queue.Queue[GateRun | None] = queue.Queue()
 
     def drive(lane: Iterator[GateRun]) -> None:
@@ -150,7 +150,7 @@ def contended(name: str, tree: Path, venv: Path) -> GateRun:
 
 @contextmanager
 def all_cores_busy() -> Iterator[None]:
-    """Run one endless loop per core."""
+    """Run one busy loop per core."""
     loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(os.cpu_count() or 2)]
     try:
         yield

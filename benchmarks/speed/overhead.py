@@ -1,8 +1,8 @@
 """Steelyard's sampler and learner add little time to the bare transformers and torch calls on the same batch.
 
-SmolLM2-135M in bfloat16 takes 16 samples of 64 tokens without end-of-sequence. The bare sampler is ``model.generate``;
-the bare update is forward, cross-entropy, backward and fused AdamW over the same microbatches. Both sides use the same
-model object and alternate.
+SmolLM2-135M in bfloat16 draws 16 samples of 64 tokens with end-of-sequence disabled. The bare sampler is
+``model.generate``; the bare update is forward, cross-entropy, backward and fused AdamW over the same microbatches. Both
+sides use the same model object and alternate.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from steelyard.types import Sample
 GROUP = 16
 PAIRS = 5
 QUICK_BARS = (0.7, 1.5)
-"""Wider than the full bars, because three short repetitions with a small policy are noisy."""
+"""The quick bars are wider than the full ones, because three short repetitions with a small policy are noisy."""
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Measure; the quick version uses the 10M policy from scratch, fewer repetitions and wider bars."""
+    """Run the benchmark; the quick version uses the 10M policy from scratch, fewer repetitions and wider bars."""
     with tempfile.TemporaryDirectory() as scratch:
         trainer, task, tokens = build(quick, scratch)
         pairs = 3 if quick else PAIRS
@@ -54,7 +54,7 @@ def measure(quick: bool, progress: Progress) -> Result:
 
 
 def figures(times: dict[str, tuple[list[float], list[float]]]) -> tuple[Figure, ...]:
-    """Return a ratio of speeds for sampling and a ratio of times for the update."""
+    """Return the speed ratio for sampling and the time ratio for the update."""
     ours, bare = times["sampling"]
     speed = [b / a for a, b in zip(ours, bare, strict=True)]
     mine, plain = times["update"]
@@ -77,7 +77,7 @@ def details(times: dict[str, tuple[list[float], list[float]]], tokens: int) -> l
 def alternate(
     ours: Callable[[], object], bare: Callable[[], object], pairs: int, progress: Progress, bar: Any, name: str
 ) -> tuple[list[float], list[float]]:
-    """Run both sides in turn, after one warm-up each, and return their seconds."""
+    """Alternate between both sides, after one warm-up each, and return their times in seconds."""
     seconds: tuple[list[float], list[float]] = ([], [])
     for number in range(pairs + 1):
         for place, work in enumerate((ours, bare)):
@@ -91,7 +91,7 @@ def alternate(
 
 
 def build(quick: bool, scratch: str) -> tuple[Any, Any, int]:
-    """Build a trainer whose policy never ends a sample; return it with its task and the number of new tokens."""
+    """Build a trainer whose policy never ends a sample; return the trainer, its task and the number of new tokens."""
     from pathlib import Path
 
     from benchmarks.framework.smollm import model_folder
@@ -157,7 +157,7 @@ def learner_batch(samples: Sequence[Sample]) -> list[Any]:
 
 
 def bare_update(model: Any, optimiser: Any, samples: Sequence[Sample], microbatch_tokens: int) -> None:
-    """Compute forward, cross-entropy on the completions, backward, clipping and step, in the same microbatches."""
+    """Run forward, cross-entropy on the completions, backward, clipping and the step on the same microbatches."""
     import torch
 
     from steelyard.training.learner_samples import by_length

@@ -1,7 +1,7 @@
 """Run one workload with Steelyard in this process, and print the measurements as JSON on the last line.
 
-``python -m benchmarks.speed.run_steelyard MODEL_FOLDER WORKLOAD_JSON [OVERRIDES_JSON]``. Settings that the workload
-does not name are Steelyard's defaults, except that the optimiser is fused AdamW, TRL's default.
+``python -m benchmarks.speed.run_steelyard MODEL_FOLDER WORKLOAD_JSON [OVERRIDES_JSON]``. Settings not named by the
+workload are Steelyard's defaults, except the optimiser, which is fused AdamW, TRL's default.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from benchmarks.speed.workloads import Workload, prompts, reward_letters
 
 
 def tables(folder: str, workload: Workload, scratch: str) -> dict[str, Any]:
-    """Return the configuration of the run."""
+    """Return the run's configuration."""
     model: dict[str, Any] = {"path": folder, "dtype": "bfloat16", "device": "cpu"}
     if workload.lora_rank:
         model["lora"] = {"rank": workload.lora_rank}
@@ -28,14 +28,14 @@ def tables(folder: str, workload: Workload, scratch: str) -> dict[str, Any]:
         "sampling": {"tasks_per_step": 1, "group_size": workload.group, "max_new_tokens": workload.new_tokens},
         "loss": {"kl": {"coefficient": workload.beta}},
         "optimiser": {"name": "adamw_fused", "lr": workload.learning_rate},
-        "verify": {"pool": "inline"},  # as TRL runs it
+        "verify": {"pool": "inline"},  # as in the TRL run
         "checkpoint": {"every": 0},
         "tracking": {"console": False},
     }
 
 
 def run(folder: str, workload: Workload, overrides: dict[str, Any]) -> dict[str, Any]:
-    """Train ``workload.steps`` timed steps and return the measurements."""
+    """Run ``workload.steps`` timed training steps and return the measurements."""
     import peft  # noqa: F401
     import transformers.models.llama.modeling_llama  # noqa: F401
 

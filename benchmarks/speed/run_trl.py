@@ -1,6 +1,6 @@
 """Run one workload with TRL in this process, and print the measurements as JSON on the last line.
 
-``python -m benchmarks.speed.run_trl MODEL_FOLDER WORKLOAD_JSON``. Settings that the workload does not name are TRL's
+``python -m benchmarks.speed.run_trl MODEL_FOLDER WORKLOAD_JSON``. Settings not named by the workload are TRL's
 defaults.
 """
 
@@ -18,7 +18,7 @@ from benchmarks.speed.workloads import Workload, prompts, reward_letters
 
 
 def trainer_arguments(workload: Workload, scratch: str) -> dict[str, Any]:
-    """Return the settings beyond TRL's defaults. A group of 16 is two microbatches of its default batch size of 8."""
+    """Return the non-default settings. A group of 16 is two microbatches at TRL's default batch size of 8."""
     generation = {"min_new_tokens": workload.new_tokens} if workload.full_length else None
     return {
         "output_dir": scratch,
@@ -40,7 +40,7 @@ def trainer_arguments(workload: Workload, scratch: str) -> dict[str, Any]:
 
 
 def run(folder: str, workload: Workload, extra: dict[str, Any]) -> dict[str, Any]:
-    """Train ``workload.steps`` timed steps and return the measurements."""
+    """Run ``workload.steps`` timed training steps and return the measurements."""
     from datasets import Dataset
     from peft import LoraConfig
     from transformers import TrainerCallback

@@ -29,7 +29,7 @@ Runs = Sequence[Mapping[str, Any]]
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Measure every row on alternating sides; the quick version takes one short run of the small policy."""
+    """Measure every row, alternating between the sides; the quick version takes one short run of the small policy."""
     rows = [replace(ROWS[-1], group=32, new_tokens=100, steps=2, runs=1)] if quick else list(ROWS)
     task = progress.add_task("vs-trl", total=2 * sum(row.runs for row in rows))
     figures: list[Figure] = []
@@ -54,7 +54,7 @@ def measure(quick: bool, progress: Progress) -> Result:
 
 
 def compare(row: Workload, ours: Runs, theirs: Runs) -> list[Figure]:
-    """Return the ratios that have a bar; the spread is that of the ratios of neighbouring runs."""
+    """Return the ratios that have a bar; the spread is over the ratios of adjacent runs."""
     figures: list[Figure] = []
     if row.name in TIME_BARS:
         pairs = [_step(a) / _step(b) for a, b in zip(ours, theirs, strict=True)]
@@ -87,7 +87,7 @@ def detail(row: Workload, side: str, runs: Runs) -> dict[str, Cell]:
 
 
 def _step(run: Mapping[str, Any]) -> float:
-    """Return mean seconds per step; lengths vary between steps, and the mean weighs long steps by their time."""
+    """Return the mean seconds per step; lengths vary between steps, and the mean weights long steps by their time."""
     return statistics.mean(run["seconds"])
 
 

@@ -1,4 +1,4 @@
-"""The workloads of the comparison with TRL: plain values that both sides receive as JSON."""
+"""The workloads for the comparison with TRL: plain values that both sides receive as JSON."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ QUESTIONS = (
     "What is two plus two?",
 )
 EXAMPLE = ({"role": "user", "content": "What is the capital of Italy?"}, {"role": "assistant", "content": "Rome."})
-"""After this exchange most answers are short and some are cut off: 3 to 64 tokens, 20 on average."""
+"""After this exchange, most answers are short and some are cut off: 3 to 64 tokens, with an average of 20."""
 
 VOCABULARY = 320
 FROM_SCRATCH_PROMPT = 12
@@ -32,7 +32,7 @@ class Workload:
     group: int
     new_tokens: int
     full_length: bool
-    """Suppress end-of-sequence, so that every sample has ``new_tokens`` tokens."""
+    """Suppress end-of-sequence so that every sample has ``new_tokens`` tokens."""
     lora_rank: int = 0
     steps: int = 3
     """Timed steps, after one warm-up step."""
@@ -60,13 +60,13 @@ def prompts(workload: Workload) -> list[Any]:
 
 
 def reward_letters(completions: list[Any], **_: Any) -> list[float | None]:
-    """Return the share of vowels: a cheap reward in TRL's format that differs between samples."""
+    """Return the fraction of vowels: a cheap reward in TRL's format that varies between samples."""
     texts = [c if isinstance(c, str) else c[0]["content"] for c in completions]
     return [sum(letter in "aeiou02468" for letter in text) / max(len(text), 1) for text in texts]
 
 
 def write_models(folder: Path) -> None:
-    """Write both models in bfloat16 to the folders ``smollm2`` and ``scratch``, which each side loads itself."""
+    """Write both models in bfloat16 to the folders ``smollm2`` and ``scratch``, which each side loads on its own."""
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 

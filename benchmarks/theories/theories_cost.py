@@ -1,9 +1,9 @@
-"""Sampling under the grammar of theories takes at most 25% longer than free sampling, and the constraint is exact.
+"""Sampling under the theory grammar takes at most 25% longer than free sampling, and the constraint is exact.
 
-A 4-layer policy samples groups of 64 after a short warm start, extensions of the Standard Model among them. In turn, in
-the same process, it samples as many tokens per row without a constraint. The checks of every other constraint follow:
-sampler and learner agree on each decision, and the expected update is the gradient of the expected reward, computed
-from the list of all theories of a tiny language.
+After a short warm start, a 4-layer policy samples groups of 64, including extensions of the Standard Model. Alternating
+in the same process, it samples the same number of tokens per row without a constraint. The checks used for every other
+constraint follow: the sampler and learner agree on each decision, and the expected update is the gradient of the
+expected reward, computed from the list of all theories in a tiny language.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ SHAPES: Mapping[str, dict[str, Any]] = {
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Measure; the quick version uses the smaller policy, two rounds, groups of two and a wider bar."""
+    """Run the benchmark; the quick version uses the smaller policy, two rounds, groups of two and a wider bar."""
     figures: list[Figure] = []
     rows: list[dict[str, Cell]] = []
     rounds, examples = (2, 480) if quick else (ROUNDS, 3200)
@@ -90,7 +90,7 @@ def measure(quick: bool, progress: Progress) -> Result:
 
 
 def warm_started(scratch: str, overrides: Mapping[str, Any]) -> Any:
-    """Build a trainer whose policy has learned the form of theories in a short warm start, within the full limits."""
+    """Build a trainer whose policy has learned the theory format in a short warm start, within the full limits."""
     from steelyard import config as configs
     from steelyard.compose import build_trainer, prepare_start
 
@@ -110,7 +110,7 @@ def warm_started(scratch: str, overrides: Mapping[str, Any]) -> Any:
 
 
 def time_rounds(trainer: Any, rounds: int, name: str, progress: Progress, bar: Any) -> Iterator[dict[str, Cell]]:
-    """Time a group under the grammar and as many free tokens; the first round warms up and is discarded."""
+    """Time a group under the grammar and the same number of free tokens; the first round is a discarded warm-up."""
     for number in range(rounds + 1):
         progress.update(bar, description=f"{name}, round {number}")
         task = trainer.parts.source.draw(number, 1)[0]
@@ -118,7 +118,7 @@ def time_rounds(trainer: Any, rounds: int, name: str, progress: Progress, bar: A
         with unconstrained_with_lengths(trainer, samples):
             again, free = timed(trainer, task, number)
         if [len(one.completion_ids) for one in samples] != [len(one.completion_ids) for one in again]:
-            raise RuntimeError("the free samples have other lengths than the constrained samples")
+            raise RuntimeError("the free and constrained samples differ in length")
         tokens = sum(len(sample.completion_ids) for sample in samples)
         progress.advance(bar)
         if number:
@@ -146,7 +146,7 @@ def timed(trainer: Any, task: Task, step: int) -> tuple[list[Sample], float]:
 
 @contextmanager
 def unconstrained_with_lengths(trainer: Any, samples: Sequence[Sample]) -> Iterator[None]:
-    """Within the context, remove the constraint and let each row run exactly as long as its sample."""
+    """Inside the context, remove the constraint and let each row run exactly as long as its sample."""
     from steelyard.policies.causal import CausalPolicy
     from steelyard.sampling import local
     from steelyard.sampling.partial_sample import PartialSample
@@ -215,13 +215,13 @@ class TinyGrammar(TheoryGrammar):
 
 
 def tiny_case() -> Case:
-    """Build the case with every theory of the tiny language, each of at most 13 words."""
+    """Build the case with every theory in the tiny language, each at most 13 words long."""
     constraint = {"kind": "automaton", "source": "benchmarks.theories.theories_cost:TinyGrammar"}
     return build_case({"vocabulary": ("theory", *TinyGrammar().alphabet())}, "theory", constraint, 14)
 
 
 def enumerated(size: int) -> list[Figure]:
-    """Compare expected update, entropy and KL with the values from the list of all theories."""
+    """Compare the expected update, entropy and KL with the values from the list of all theories."""
     case = tiny_case()
     true = true_gradient(case)
     update = float(deviation(case, "rloo", None, size, true)["relative deviation"])

@@ -1,9 +1,9 @@
-"""A policy that starts from random theories, few of which succeed, learns consistent theories for unseen gauge groups.
+"""Starting from random theories, few of which succeed, a policy learns consistent theories for unseen gauge groups.
 
-A success is what the domain's verifier counts as one (``success.py``). Training stops after its steps or its time. The
-held-out groups are evaluated before and after training, and during training for the curve only. Besides success, the
-figures count distinct successes in a thousand samples, with and without vector-like pairs. A second run extends the
-Standard Model.
+The domain's verifier defines success (``success.py``). Training stops at its step limit or its time limit. The held-out
+groups are evaluated before and after training, and during training for the curve only. Besides success, the figures
+count distinct successes in a thousand samples, with and without vector-like pairs. A second run extends the Standard
+Model.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from steelyard.types import Group
 
 SEEDS = (0, 1, 2)
 MINUTES = 50.0
-"""Limit of training per seed, without the warm start; two seeds run at the same time, on one core each."""
+"""Training time limit per seed, excluding the warm start; two seeds run at the same time, on one core each."""
 EXTENSION_MINUTES = 30.0
 EVALUATE_EVERY = 20
 SAMPLES = 1000
-"""Samples of all held-out groups together, at the end."""
+"""Total number of samples over all held-out groups at the end."""
 SAMPLES_DURING = 128
-"""Samples of all held-out groups together, at each evaluation during training."""
+"""Total number of samples over all held-out groups at each evaluation during training."""
 START, TARGET, DISTINCT, EXTENSIONS, SHOWN = 0.05, 0.8, 300, 100, 10
 EXTENDING: dict[str, Any] = {
     "domain.options.kinds": ["model"],
@@ -58,7 +58,7 @@ EXTENDING: dict[str, Any] = {
     "sampling.max_new_tokens": 130,
     "sampling.tasks_per_step": 4,
 }
-"""Overrides of the recipe that the Standard Model needs."""
+"""Recipe overrides for the Standard Model."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class LearningRun:
 
     @property
     def distinct_successes(self) -> tuple[int, int]:
-        """Count distinct final successes, as they are and without their vector-like pairs."""
+        """Count distinct final successes, with and without their vector-like pairs."""
         found = successes(self.after.groups)
         return count_distinct(found), count_distinct(found, vector_like=False)
 
@@ -83,12 +83,12 @@ class LearningRun:
 
     @property
     def reached(self) -> float:
-        """The share of successes among the final samples."""
+        """The success rate of the final samples."""
         return len(successes(self.after.groups)) / self.samples
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Measure; the quick version takes a few steps on few small gauge groups, and the reward must rise."""
+    """Run the benchmark; the quick version takes a few steps on few small gauge groups, and the reward must rise."""
     if quick:
         return _quick(progress)
     longest = {"extensions": Job(0, EXTENDING, EXTENSION_MINUTES)}
@@ -198,7 +198,7 @@ def summary(run: LearningRun) -> str:
 
 
 def by_gauge_group(groups: Sequence[Group]) -> str:
-    """List the share of successes for each gauge group."""
+    """List the success rate for each gauge group."""
     return ", ".join(
         f"{group_name(canonical(read(group.samples[0].text)))} {len(successes([group])) / len(group.samples):.3f}"
         for group in groups

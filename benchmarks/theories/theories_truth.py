@@ -1,8 +1,8 @@
 """Exact group theory agrees with printed tables, classifies every known model correctly, and is self-consistent.
 
-Random theories are rewritten (conjugated, permuted, scaled, in another basis of the U(1)s), get vector-like pairs, and
-make a round trip through PyR@TE and SARAH files. Singlets are counted by characters and constructed as tensors, which
-all generators must annihilate. Masses are compared with formulas.
+Random theories are rewritten (conjugated, permuted, scaled, expressed in another basis of the U(1)s), extended with
+vector-like pairs, and round-tripped through PyR@TE and SARAH files. Singlets are counted by characters and constructed
+as tensors, which all generators must annihilate. Masses are compared with formulas.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ Row = dict[str, Cell]
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Measure; the quick version uses a twentieth of the random cases."""
+    """Run the benchmark; the quick version uses a twentieth of the random cases."""
     share = 20 if quick else 1
     rows = [
         _row("index and anomaly of the tables", [_table_entry(*entry) for entry in table()]),
@@ -89,7 +89,7 @@ def _classified(theory: Theory, broken: dict[str, Fraction]) -> bool:
 
 
 def _anomalies(count: int, progress: Progress) -> Iterator[Row]:
-    """Check the same random theories, changed in four ways."""
+    """Check the same random theories after four kinds of change."""
     checks: dict[str, Callable[[Theory, random.Random], bool]] = {
         "all fields conjugated": lambda theory, _: _vanishing(conjugated(theory)) == _vanishing(theory),
         "fields permuted": _permuted,
@@ -182,7 +182,7 @@ def _adds_up(rng: random.Random) -> bool:
 
 
 def _mass_error() -> float:
-    """Compare quarks, leptons and Higgs of the Standard Model, and seesaws at two scales, with formulas."""
+    """Compare the Standard Model's quarks, leptons and Higgs, and seesaws at two scales, with formulas."""
     v, dirac = 246.0, 0.1 * 246.0 / sqrt(2)
     charged = [0.01 * v / sqrt(2), 0.02 * v / sqrt(2), sqrt(0.2) * v, v / sqrt(2)]
     wanted = {standard_model(): [0.0, *charged]}

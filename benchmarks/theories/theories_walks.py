@@ -1,8 +1,8 @@
-"""The grammar of theories generates only gauge-invariant theories within the limits, and never gets stuck.
+"""The theory grammar generates only gauge-invariant theories within the limits, and never gets stuck.
 
-It takes 100,000 random walks from every kind of prompt, with budgets from the tightest upwards. A reader and group
-theory that do not use the grammar check every text. Grammar and reader must agree on texts with one changed word, on
-all theories within limits that are small enough to enumerate, and on the known models.
+The benchmark takes 100,000 random walks from every kind of prompt, with budgets from the tightest upwards. A parser and
+group-theory code that do not use the grammar check every output. The grammar and the parser must agree on texts with
+one changed word, on all theories within limits that are small enough to enumerate, and on the known models.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from steelyard.types import Task
 WALKS = 100_000
 LONGEST = 300
 WORDS = 20
-"""Words of the longest theories that are enumerated."""
+"""Number of words in the longest enumerated theories."""
 END = "<eos>"
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Measure; the quick version takes 500 walks and enumerates theories of up to 15 words."""
+    """Run the benchmark; the quick version takes 500 walks and enumerates theories of up to 15 words."""
     rows = walks(500 if quick else WALKS, progress)
     listed = enumerated(15 if quick else WORDS, progress)
     accepted = {name: accepts(write(rounded(model)), TheoryGrammar()) for name, model in models().items()}
@@ -88,7 +88,7 @@ def _statistics(texts: Sequence[str]) -> dict[str, Cell]:
 
 
 def walk(constraint: WordConstraint[Any], task: Task, budget: int, rng: random.Random) -> str | None:
-    """Draw each word uniformly among those allowed; None if no word is allowed or the budget is used up."""
+    """Draw each word uniformly from those allowed; return None if no word is allowed or the budget is used up."""
     following, tokens = constraint.begin(task), list[int]()
     while not following.ended:
         if len(tokens) >= budget:
@@ -116,7 +116,7 @@ def enumerated(words: int, progress: Progress) -> dict[str, Cell]:
 
 
 def accepts(text: str, grammar: TheoryGrammar) -> bool:
-    """Whether the grammar accepts a text, word by word."""
+    """Whether the grammar accepts the text, word by word."""
     state = grammar.start(Task("any", ""))
     for word in text.split():
         after = grammar.moves(state).get(word)
@@ -131,7 +131,7 @@ def constraint_of(grammar: TheoryGrammar) -> WordConstraint[Any]:
 
 
 def text_of(constraint: WordConstraint[Any], tokens: Sequence[int]) -> str:
-    """Return the words of some tokens, the last of which is the end token."""
+    """Return the words for the given tokens, the last of which is the end token."""
     words = tuple(constraint.automaton.alphabet())
     return " ".join(words[token - 1] for token in tokens[:-1])
 

@@ -39,7 +39,7 @@ GENERATIONS = (1, 2, 3)
 
 @dataclass(frozen=True)
 class Case:
-    """A theory and the anomaly conditions that it violates; none for an anomaly-free theory."""
+    """A theory and the anomaly conditions it violates; empty for an anomaly-free theory."""
 
     name: str
     theory: Theory
@@ -58,7 +58,7 @@ def table() -> list[tuple[int, Label, Fraction, Fraction]]:
 
 
 def cases() -> list[Case]:
-    """Return the known models, which have no anomaly, and some theories with anomalies."""
+    """Return the known models, which are anomaly-free, and some theories with anomalies."""
     return [*(Case(name, model) for name, model in models().items()), *_anomalous()]
 
 
@@ -107,7 +107,7 @@ def random_gauge(rng: random.Random) -> GaugeGroup:
 
 
 def random_field(rng: random.Random, gauge: GaugeGroup, name: str, kinds: Sequence[str] = ("left", "right")) -> Field:
-    """Return a field with charges that are multiples of 1/6, and one generation if it is a scalar."""
+    """Return a field whose charges are multiples of 1/6, with one generation if it is a scalar."""
     labels = tuple(label_of(factor.n, rng.choice(SPECIAL[factor.n])) for factor in gauge.special)
     charges = tuple(Fraction(rng.randint(-12, 12), 6) for _ in gauge.abelian)
     kind = rng.choice(kinds)
@@ -116,7 +116,7 @@ def random_field(rng: random.Random, gauge: GaugeGroup, name: str, kinds: Sequen
 
 
 def random_theory(rng: random.Random) -> Theory:
-    """Return a theory with random fields; some anomaly conditions hold by chance, occasionally all."""
+    """Return a theory with random fields; some anomaly conditions, occasionally all of them, hold by chance."""
     gauge = random_gauge(rng)
     fields = [random_field(rng, gauge, f"f{i}") for i in range(rng.randint(0, 6))]
     if rng.random() < 0.5:
@@ -156,7 +156,7 @@ def vector_like_pair(rng: random.Random, gauge: GaugeGroup) -> list[Field]:
 
 
 def conjugated(given: Theory) -> Theory:
-    """Replace every field by its conjugate."""
+    """Replace every field with its conjugate."""
     return Theory(given.gauge, tuple(_conjugated(own) for own in given.fields))
 
 

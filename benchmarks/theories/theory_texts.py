@@ -1,4 +1,4 @@
-"""Texts of theories without the grammar: validity, enumeration within small limits, and mutation."""
+"""Theory texts handled without the grammar: validity, enumeration within small limits, and mutation."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ SMALL = Limits(
     coupling=(-1, -1),
     mass=(2, 2),
 )
-"""Small enough to enumerate every theory of up to two dozen words."""
+"""Limits small enough to enumerate every theory of up to two dozen words."""
 
 
 def is_valid_theory_text(text: str, limits: Limits) -> bool:
-    """Whether a text is a theory within the limits.
+    """Whether the text is a theory within the limits.
 
-    It must be readable and write back identically, contain a fermion, and have only gauge-invariant, distinct terms.
+    It must parse and serialise back identically, contain a fermion, and have only gauge-invariant, distinct terms.
     """
     try:
         theory = read(text)
@@ -96,7 +96,7 @@ def _gauge_groups(limits: Limits) -> Iterator[tuple[int, ...]]:
 
 
 def _contents(factors: tuple[int, ...], limits: Limits) -> Iterator[tuple[list[str], list[str]]]:
-    """Yield scalars with an expectation value, then fermions and other scalars; limit_violations are filtered later."""
+    """Yield scalars with an expectation value, then fermions and other scalars; limits are enforced later."""
     special = [n for n in factors if n > 1]
     labels = [[representation_word(n, label) for label in labels_within(n, limits.dimension)] for n in special]
     charges = [charge_word(sixths) for sixths in range(-limits.charge, limits.charge + 1)]
@@ -130,7 +130,7 @@ def _named(kinds: Sequence[str], pieces: Sequence[str]) -> tuple[list[str], list
 
 
 def products(head: str, room: int) -> Iterator[str]:
-    """Yield every kind of term with any legs in any order, as far as they and a number fit."""
+    """Yield every kind of term with any legs in any order, as long as they and a number fit."""
     names = [word for word in head.split() if word[0] in "FS" and word[1:].isdigit()]
     legs = [name + star for name in names for star in ("", "*")]
     for kind, count in LEG_COUNT.items():

@@ -1,1 +1,1 @@
-"""Verifier pools, the sandbox and the verdict cache: faults, escapes, throughput."""
+"""Verifier pools, the sandbox and the verdict cache: faults, escapes and throughput."""

@@ -1,4 +1,4 @@
-"""A second identical run verifies nothing, and a cache shared by runs that are killed at random stays intact."""
+"""A second, identical run verifies nothing, and a cache shared by runs killed at random stays intact."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ STEPS, LONG = 6, 1000
 
 @verifier(version="1", deterministic=True)
 def counted(_task: Task, text: str) -> Verdict:
-    """Score by length, and append a line to a file at every call."""
+    """Score by length, and append a line to a file on every call."""
     with Path(os.environ["STEELYARD_COUNTED"]).open("a", encoding="utf-8") as file:
         file.write("called\n")
     return Verdict.scored(len(text) / 16, success=len(text) > 8)
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Measure; the quick version takes 4 kills instead of 25."""
+    """Run the benchmark; the quick version takes 4 kills instead of 25."""
     kills = QUICK_KILLS if quick else KILLS
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
@@ -49,7 +49,7 @@ def measure(quick: bool, progress: Progress) -> Result:
 
 
 def run_twice(folder: Path, progress: Progress) -> tuple[int, int]:
-    """Return how often the second run called the verifier, and how many of its metrics differ from the first's."""
+    """Return how often the second run called the verifier, and how many of its metrics differ from the first run's."""
     task = progress.add_task("the same run twice", total=2)
     calls: list[int] = []
     metrics: list[list[dict[str, object]]] = []
@@ -88,11 +88,11 @@ def kill_writers(folder: Path, kills: int, progress: Progress) -> tuple[int, int
 
 
 def wait_for(counts: list[Path]) -> None:
-    """Wait until both runs have verified something, so that the kill falls among their writes."""
+    """Wait until both runs have verified something so that the kill lands between their writes."""
     deadline = time.monotonic() + 120
     while not all(count.exists() and count.stat().st_size for count in counts):
         if time.monotonic() > deadline:
-            raise RuntimeError("a run did not start to verify within two minutes")
+            raise RuntimeError("a run did not start verifying within two minutes")
         time.sleep(0.01)
 
 
@@ -114,7 +114,7 @@ def start(folder: Path, name: str, cache: Path, count: Path, seed: int, steps: i
     recipe = folder / "recipe.toml"
     recipe.write_text(RECIPE, encoding="utf-8")
     settings = {"run.folder": folder, "run.name": name, "run.seed": seed, "run.steps": steps, "verify.cache": cache}
-    # A recipe in another folder must not name code, so the verifier is an override.
+    # A recipe in another folder may not refer to code, so the verifier is passed as an override.
     settings["verify.verifier"] = "benchmarks.verification.cache:counted"
     options = [word for key, value in settings.items() for word in (f"--{key}", str(value))]
     paths = os.pathsep.join([str(ROOT), str(ROOT / "src"), *filter(None, [os.environ.get("PYTHONPATH")])])

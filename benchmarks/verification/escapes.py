@@ -1,8 +1,8 @@
-"""Ways out of a sandbox, each actually attempted, and only against targets that the attempt itself sets up.
+"""Ways out of a sandbox, each actually attempted, but only against targets that the attempt itself sets up.
 
-Listeners are on loopback, files in a folder of the attempt, and the process that is read and signalled is a stand-in.
+Listeners are on loopback, files are in the attempt's folder, and the process that is read and signalled is a stand-in.
 Every escape also runs without a sandbox: if it does not work there, stopping it elsewhere proves nothing. All attempts
-are bounded: at most 128 processes for half a second and 256 MB on disk, and remaining processes are killed.
+are bounded: at most 128 processes for half a second and 256 MB on disk, and leftover processes are killed.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from steelyard.verification.sandbox import Level, RunLimits, describe_level, lev
 
 Place = Literal["without", "floor", "bubblewrap"]
 MARK = "STEELYARD_ATTEMPT"
-"""Environment variable of all processes that an attempt starts, so that remaining ones can be found."""
+"""Environment variable set in all processes that an attempt starts, so that leftover ones can be found."""
 REQUIRE = "STEELYARD_REQUIRE_BUBBLEWRAP"
-"""If this variable is set, a missing bubblewrap is a failure instead of a note."""
+"""If this variable is set, missing bubblewrap is a failure instead of a note."""
 LIMITS = RunLimits(seconds=30, cpu_seconds=8, memory=1 << 29, file_size=1 << 26, processes=32)
 GENERATIONS = 7
 HUGE = 10 << 30
 WRITTEN = 256 << 20
 NO_RESERVE = 0x4000
-"""Linux's ``MAP_NORESERVE`` reserves address space only, so that the control also works on small machines."""
+"""Linux's ``MAP_NORESERVE`` reserves only address space, so the control also works on small machines."""
 PATIENCE = 100.0
 BEGUN = "begun"
 ADDRESS = "192.0.2.7"
@@ -66,7 +66,7 @@ class Attempt:
     outside: Path
 
     def run(self, code: str) -> str:
-        """Run the code and return its output; raise if it never started, because then nothing was stopped."""
+        """Run the code and return its output; raise if it never started, because then the sandbox stopped nothing."""
         printed = self._run(f"print({BEGUN!r}, flush=True)\n{code}")
         if not printed.startswith(BEGUN):
             raise RuntimeError(f"the program did not start at level {self.place!r}")
@@ -104,14 +104,14 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Escape:
-    """A way out; ``works`` attempts it and returns whether it succeeded."""
+    """An attempt to escape; ``works`` attempts it and returns whether it succeeded."""
 
     name: str
     works: Callable[[Attempt], bool]
     floor_stops: bool = False
-    """Whether the floor level is documented to stop it."""
+    """Whether the floor level is documented to stop this escape."""
     needs_root: bool = False
-    """Whether it needs root even without a sandbox."""
+    """Whether the escape needs root even without a sandbox."""
 
 
 def attempt_escape(escape: Escape, place: Place) -> Outcome:
@@ -217,7 +217,7 @@ def change_kernel_settings(attempt: Attempt) -> bool:
 
 
 def bomb_with_forks(attempt: Attempt) -> bool:
-    """Double the processes seven times; it works if all 128 live for half a second. The first process ends last."""
+    """Fork seven times over; it works if all 128 processes live for half a second. The first process exits last."""
     printed = attempt.run(f"""
 import os, time
 children = 0
@@ -319,7 +319,7 @@ def _reach_by_unix_socket(attempt: Attempt, address: str) -> bool:
 
 
 def _heard(listener: socket.socket) -> str:
-    """Return what reached the listener; the sender has ended, so the kernel has already queued it."""
+    """Return the data that reached the listener; the sender has exited, so the kernel has already queued it."""
     listener.settimeout(0.2)
     with suppress(TimeoutError):
         if listener.type == socket.SOCK_DGRAM:
@@ -333,7 +333,7 @@ def _heard(listener: socket.socket) -> str:
 
 @contextmanager
 def resolver() -> Iterator[tuple[int, list[str]]]:
-    """Run a name server on loopback that has one address for every name; yield its port and the queried names."""
+    """Run a loopback name server that returns the same address for every name; yield its port and the queried names."""
     queried: list[str] = []
 
     def answer() -> None:
@@ -359,7 +359,7 @@ def resolver() -> Iterator[tuple[int, list[str]]]:
 
 @contextmanager
 def stand_in(environment: dict[str, str]) -> Iterator[subprocess.Popen[str]]:
-    """Run a process that plays the trainer: it has an environment, and exits with ``HIT`` when signalled."""
+    """Run a process that stands in for the trainer: it has an environment, and exits with ``HIT`` when signalled."""
     with subprocess.Popen(
         [sys.executable, "-I", "-c", STAND_IN], stdout=subprocess.PIPE, text=True, env=environment
     ) as process:

@@ -1,7 +1,7 @@
-"""When a verifier misbehaves in any way, every item gets the correct typed cause and no process is left behind.
+"""However a verifier misbehaves, every item gets the correct typed cause and no process is left behind.
 
-20,000 items come in random order; one in ten crashes, hangs, forks, floods its output or returns nonsense. Two training
-runs on such a verifier follow. On Ray there are 2,000 items.
+20,000 items arrive in random order; one in ten crashes, hangs, forks, floods its output or returns nonsense. Two
+training runs with such a verifier follow. On Ray there are 2,000 items.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ WORKERS = 2
 STEPS = 10
 WAVE = 500
 MEMORY = 64 * 2**20
-"""Largest allowed growth of the run's memory."""
+"""Largest allowed growth in the run's memory."""
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Measure; the quick version verifies 2,000 items in processes and 230 on Ray."""
-    adopt_orphans()  # so that processes that a worker leaves behind are found
+    """Run the benchmark; the quick version verifies 2,000 items in processes and 230 on Ray."""
+    adopt_orphans()  # so that processes left behind by workers can be found
     rows: list[dict[str, Cell]] = []
     figures = [
         *in_processes(QUICK_ITEMS if quick else ITEMS, progress, rows),
@@ -49,7 +49,7 @@ def measure(quick: bool, progress: Progress) -> Result:
 
 
 def in_processes(count: int, progress: Progress, rows: list[dict[str, Cell]]) -> list[Figure]:
-    """Check causes, and processes and memory before, during and after the run."""
+    """Check the causes, and the processes and memory before, during and after the run."""
     pool = ProcessPool(as_verifier(misbehaving.misbehave), workers=WORKERS, limits=LIMITS)
     try:
         verify_texts(pool, [FINE] * WAVE)
@@ -104,7 +104,7 @@ def in_batches(progress: Progress) -> list[Figure]:
 
 
 def training(progress: Progress, name: str, model: dict[str, Any], tasks: list[str]) -> list[Figure]:
-    """Train ten steps with such a verifier: the run finishes, and the reward rises."""
+    """Train for ten steps with such a verifier: the run must finish, and the reward must rise."""
     from steelyard import config as configs
     from steelyard.compose import Supplied, build_trainer
 

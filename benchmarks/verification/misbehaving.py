@@ -1,4 +1,4 @@
-"""A verifier that misbehaves in every possible way, item by item, and the verdict that each way must lead to.
+"""A verifier that misbehaves in every possible way, item by item, and the verdict each way must lead to.
 
 The sample's text selects the misbehaviour. Nothing is simulated: the process really crashes, hangs, forks and fills
 memory.
@@ -26,9 +26,9 @@ from steelyard.verification import Item, WorkerLimits
 FINE = "fine"
 REWARD = 0.5
 LIMITS = WorkerLimits(seconds=1.0, memory_mb=1024, output_kb=256)
-"""A hundred times what a well-behaved item needs, but tight enough that thousands of failures end within minutes."""
+"""A hundred times what a well-behaved item needs, but tight enough that thousands of failures finish within minutes."""
 PATIENT_LIMITS = replace(LIMITS, seconds=4.0)
-"""For tests: a well-behaved item does not time out, however busy the machine."""
+"""For tests: a well-behaved item does not time out, no matter how busy the machine is."""
 FOREVER = 100_000.0
 
 
@@ -70,19 +70,19 @@ MISBEHAVING = tuple(kind for kind in EXPECTED if kind != FINE)
 
 
 def misbehave(_task: Task, text: str) -> object:
-    """Misbehave as the text says."""
+    """Misbehave in the way the text selects."""
     act = ACTS.get(text)
     return REWARD if act is None else act()
 
 
 def misbehave_in_batches(tasks: Sequence[Task], texts: Sequence[str]) -> list[object]:
-    """Misbehave in a batch; the text ``few`` makes it return one score too few."""
+    """Misbehave in a batch; the text ``few`` causes one score too few to be returned."""
     scores = [misbehave(task, text) for task, text in zip(tasks, texts, strict=True)]
     return scores[1:] if "few" in texts else scores
 
 
 def share_of_a(task: Task, text: str) -> object:
-    """Return the share of the letter a; one output in ten makes the verifier misbehave instead."""
+    """Return the fraction of characters equal to ``a``; one output in ten makes the verifier misbehave instead."""
     dice = zlib.crc32(f"{task.id} {text}".encode())
     return misbehave(task, MISBEHAVING[dice // 10 % len(MISBEHAVING)]) if dice % 10 == 0 else text.count("a") / 4
 
@@ -95,7 +95,7 @@ def item(number: int, text: str, group_size: int = 1) -> Item:
 
 
 def texts(count: int, seed: int = 0) -> list[str]:
-    """Return texts in random order; one in ten misbehaves, every way equally often."""
+    """Return texts in random order; one in ten triggers misbehaviour, each kind equally often."""
     bad = [MISBEHAVING[number % len(MISBEHAVING)] for number in range(count // 10)]
     order = np.random.default_rng(seed).permutation(count)
     both = bad + [FINE] * (count - len(bad))
@@ -153,14 +153,14 @@ def _close() -> object:
 
 
 def _child() -> object:
-    """Leave a child that outlives the item."""
+    """Leave behind a child that outlives the item."""
     if os.fork() == 0:
         _outlive()
     return REWARD
 
 
 def _session() -> object:
-    """Leave a child in its own session."""
+    """Leave behind a child in its own session."""
     if os.fork() == 0:
         os.setsid()
         _outlive()
@@ -168,7 +168,7 @@ def _session() -> object:
 
 
 def _daemon() -> object:
-    """Leave a grandchild in its own session, without a parent."""
+    """Leave behind a grandchild in its own session, without a parent."""
     pid = os.fork()
     if pid == 0:
         os.setsid()
@@ -180,7 +180,7 @@ def _daemon() -> object:
 
 
 def _bare_child() -> object:
-    """Leave a program in its own session with an empty environment."""
+    """Leave behind a program in its own session with an empty environment."""
     subprocess.Popen(["/bin/sleep", "100000"], env={}, start_new_session=True)
     return REWARD
 

@@ -14,7 +14,7 @@ from benchmarks.verification import misbehaving
 from steelyard.types import Task
 
 BAR, QUICK_BAR = 1.15, 1.3
-"""Wider because quick runs have short waves and only two steps, so they are noisier."""
+"""The quick bar is wider because quick runs have short waves and only two steps, so they are noisier."""
 WAVES = 24
 ROWS, QUICK_ROWS = 32, 8
 TOKENS = 64
@@ -24,13 +24,13 @@ WORDS = tuple(f"w{number}" for number in range(200))
 
 
 def wait(task: Task, text: str) -> float:
-    """Wait for the seconds given by the task, without using the processor."""
+    """Wait for the seconds given by the task without using the CPU."""
     time.sleep(float(task.spec["seconds"]))
     return float(len(text) % 7)
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Measure steps with a waiting verifier between steps without one, which give the time of sampling alone."""
+    """Alternate steps with a waiting verifier and steps without one; the latter give the time of sampling alone."""
     rows, steps = (QUICK_ROWS, QUICK_STEPS) if quick else (ROWS, STEPS)
     waves = WAVES
     task = progress.add_task("overlap", total=2 * steps + 1)
@@ -105,7 +105,7 @@ def step_with(trainer: Any, seconds: float) -> dict[str, float]:
 
 
 def alone(trainer: Any, seconds: float, count: int) -> float:
-    """Return the seconds that verifying takes without sampling."""
+    """Return the seconds that verification takes without sampling."""
     base = misbehaving.item(0, "text")
     task = Task("t", "p", {"seconds": seconds})
     items = [type(base)(task, misbehaving.item(number, "text").sample, 1) for number in range(count)]

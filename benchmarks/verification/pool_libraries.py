@@ -24,7 +24,7 @@ TASK = Task("t", "p")
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Test each kind in a fresh pool: the next item must be scored within three time limits, with no process left."""
+    """Test each kind in a fresh pool: the next item must be scored within three time limits; no process may remain."""
     adopt_orphans()
     task = progress.add_task("pool-libraries", total=3 * len(KINDS) + 3)
     rows: list[dict[str, Cell]] = []
@@ -44,7 +44,7 @@ def measure(quick: bool, progress: Progress) -> Result:
 
 
 def attempt(run: Callable[[list[str]], list[bool]], kind: str) -> tuple[bool, int]:
-    """Return whether a good item after the bad one is scored, and how many processes the closed pool leaves."""
+    """Return whether a good item after the bad one is scored, and how many processes the closed pool leaves behind."""
     try:
         lives = run([kind, FINE])[-1]
     except Exception:  # noqa: BLE001 - any failure of the library counts
@@ -93,7 +93,7 @@ def executor(texts: list[str]) -> list[bool]:
 
 
 def _answers(futures: Sequence[Any]) -> list[bool]:
-    """Return whether each future gave a score in time."""
+    """Return whether each future returned a score in time."""
     found: list[bool] = []
     for future in futures:
         try:

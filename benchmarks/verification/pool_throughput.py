@@ -1,7 +1,7 @@
 """Steelyard's pools reach 80% of concurrent.futures and bare Ray actors on tiny items, and 95% of two ideal cores.
 
-On tiny items, the baselines are ``concurrent.futures`` and bare Ray actors. On items of 50 ms the baseline is two
-processes that share the work in advance.
+On tiny items, the baselines are ``concurrent.futures`` and bare Ray actors. On 50 ms items, the baseline is two
+processes that divide the work in advance.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def tiny(_task: Task, text: str) -> float:
 
 
 def fifty_milliseconds(_task: Task, _text: str) -> float:
-    """Use the processor for fifty milliseconds."""
+    """Keep the CPU busy for fifty milliseconds."""
     end = time.process_time() + WORK_SECONDS
     turns = 0
     while time.process_time() < end:
@@ -41,7 +41,7 @@ def fifty_milliseconds(_task: Task, _text: str) -> float:
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Measure; both sides alternate in one run. The quick version uses fewer items."""
+    """Run the benchmark; both sides alternate in one run. The quick version uses fewer items."""
     items = [misbehaving.item(number, "some text") for number in range(QUICK_TINY if quick else TINY)]
     slow = items[: QUICK_SLOW if quick else SLOW]
     rows: list[dict[str, Cell]] = []
@@ -54,7 +54,7 @@ def measure(quick: bool, progress: Progress) -> Result:
 
 
 Rates = tuple[Callable[[], float], Callable[[], float], Callable[[], None]]
-"""Functions that return our rate and the baseline's rate in items per second, and one that closes both."""
+"""Two functions that return our rate and the baseline's in items per second, and one that closes both."""
 
 
 def _compared(
@@ -106,7 +106,7 @@ def ours_and_executor(items: list[Item], function: Callable[[Task, str], float])
 
 
 def ours_and_bare_processes(items: list[Item], function: Callable[[Task, str], float]) -> Rates:
-    """Compare with two processes that share the items in advance and exchange no messages: ideal use of two cores."""
+    """Compare with two processes that divide the items in advance and exchange no messages: ideal use of two cores."""
     pool = ProcessPool(as_verifier(function), workers=WORKERS)
     executor = ProcessPoolExecutor(WORKERS, mp_context=get_context("forkserver"))
     list(executor.map(tiny, [items[0].task] * 10, ["x"] * 10))
@@ -127,7 +127,7 @@ def ours_and_bare_processes(items: list[Item], function: Callable[[Task, str], f
 
 
 def ours_and_bare_actors(items: list[Item], function: Callable[[Task, str], float]) -> Rates:
-    """Compare with one actor per core that is called item by item, with all calls in flight."""
+    """Compare with one actor per core, called item by item with all calls in flight."""
     from steelyard.cluster.connection import Connection
     from steelyard.cluster.pool import RayPool
 
@@ -171,5 +171,5 @@ def items_per_second(pool: Pool, items: list[Item]) -> float:
     pool.submit(items)
     scored = sum(verdict.status == "scored" for _, verdict in pool.completed(wait=True))
     if scored != len(items):
-        raise RuntimeError(f"{scored} of {len(items)} items were scored; all must be")
+        raise RuntimeError(f"{scored} of {len(items)} items were scored; expected all")
     return len(items) / (time.perf_counter() - began)

@@ -1,7 +1,7 @@
 """Bubblewrap stops every escape attempt, and the floor level stops the ones it is documented to stop.
 
 Every escape in ``escapes.py`` is attempted without a sandbox (where it must work, otherwise stopping it proves nothing)
-and at each level of this machine. It counts as stopped if it was stopped in every round.
+and at each level available on this machine. An escape counts as stopped if it was stopped in every round.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Table = Mapping[Place, Mapping[str, Sequence[Outcome]]]
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Measure; the quick version takes one round instead of three."""
+    """Run the benchmark; the quick version takes one round instead of three."""
     rounds, there = (1 if quick else ROUNDS), levels()
     places: tuple[Place, ...] = ("without", *there)
     bar = progress.add_task("escapes", total=len(places) * len(escapes()) * rounds)

@@ -1,6 +1,6 @@
 """When workers are killed at random during verification, no item is lost, counted twice, or blamed for the kill.
 
-SIGKILL hits workers and supervisors of the process pool, actors on Ray, and a whole Ray node.
+SIGKILL hits the process pool's workers and supervisors, Ray actors, and a whole Ray node.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from steelyard.verification import Pool, ProcessPool, as_verifier
 KILLS, QUICK_KILLS = 50, 10
 ACTOR_KILLS, QUICK_ACTOR_KILLS = 50, 2
 EVERY = 0.25
-"""Seconds between kills, on average."""
+"""Average number of seconds between kills."""
 WORKERS = 2
 SUPERVISORS = 0.2
-"""Share of the kills that hit a supervisor; these are not counted."""
+"""Fraction of kills that hit a supervisor; these are not counted."""
 
 
 def slow_verifier(_task: Task, text: str) -> float:
-    """Take a few milliseconds and return the item's number, so that mixed-up items are detected."""
+    """Take a few milliseconds and return the item's number so that mixed-up items are detected."""
     time.sleep(0.004)
     return float(text)
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Measure; the quick version kills 10 workers and 2 actors."""
+    """Run the benchmark; the quick version kills 10 workers and 2 actors."""
     figures = [
         *in_processes(QUICK_KILLS if quick else KILLS, progress),
         *on_ray(QUICK_ACTOR_KILLS if quick else ACTOR_KILLS, progress),
@@ -48,7 +48,7 @@ def measure(quick: bool, progress: Progress) -> Result:
 
 
 def in_processes(kills: int, progress: Progress) -> list[Figure]:
-    """Kill ``kills`` workers and, every fifth time, a supervisor in addition."""
+    """Kill ``kills`` workers and, every fifth time, also a supervisor."""
     task = progress.add_task("processes", total=kills)
     pool = ProcessPool(as_verifier(slow_verifier), workers=WORKERS)
     dice = random.Random(0)
@@ -164,7 +164,7 @@ def _figures(where: str, kills: int, count: Counter[str]) -> list[Figure]:
 
 @contextmanager
 def two_nodes() -> Iterator[tuple[Any, str]]:
-    """Start a real cluster on this machine: a head with one core, to which nodes can be added."""
+    """Start a real cluster on this machine: a head node with one core, to which more nodes can be added."""
     from ray.cluster_utils import Cluster
 
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})

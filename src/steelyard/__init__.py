@@ -3,7 +3,7 @@
 >>> import steelyard
 >>> steelyard.train(model="my/model", tasks=["Say a prime number."], verifier=my_function)  # doctest: +SKIP
 
-Importing the package is cheap: torch is loaded only when a run is trained or opened.
+Importing the package is cheap: torch is imported only when a run is trained or opened.
 """
 
 from __future__ import annotations
@@ -42,13 +42,12 @@ def train(
     ``tasks``: strings, dicts or ``Task`` objects, a file, or a source. To set other keys of [tasks], pass a table, such
     as ``{"rows": [...], "template": "What is {a} plus {b}?"}`` or ``{"file": "tasks.jsonl", "system": "Be brief."}``.
     ``verifier``: a function ``f(task, text) -> float | bool | Verdict``, a TRL-style reward function, several of them
-    with weights, or an import path. ``constraint``: the form every sample must have, as a table
-    (``{"kind": "regex", "source": "[0-9]+"}``) or an automaton.
-    ``domain``: replaces tasks and verifier. A ``steelyard.domains.Domain`` object or class, a name, an import path
-    (``"my_module:MyDomain"``) or a table (``{"name": "sequences", "options": {"symbols": 4}}``).
-    ``recipe``: the name of a recipe, a TOML file or a table. ``sections`` override it:
-    ``train(..., sampling={"group_size": 8}, run={"steps": 50})``. ``trust``: execute the code that someone else's
-    recipe names (docs/security.md).
+    with weights, or an import path. ``constraint``: the form that every sample must follow, as a table (``{"kind":
+    "regex", "source": "[0-9]+"}``) or an automaton. ``domain``: replaces ``tasks`` and ``verifier``. A
+    ``steelyard.domains.Domain`` object or class, a name, an import path (``"my_module:MyDomain"``) or a table
+    (``{"name": "sequences", "options": {"symbols": 4}}``). ``recipe``: the name of a recipe, a TOML file or a table.
+    ``sections`` override it: ``train(..., sampling={"group_size": 8}, run={"steps": 50})``. ``trust``: allow code named
+    by someone else's recipe to be executed (docs/security.md).
 
     If the run folder already holds a run, the new run gets the next free name (``evens-2``). ``resume`` continues the
     existing run instead; ``overwrite`` replaces it.

@@ -1,4 +1,4 @@
-"""``steelyard.train`` and ``steelyard.open_run``: turn Python arguments into a configuration and supplied objects."""
+"""``steelyard.train`` and ``steelyard.open_run``: split Python arguments into a configuration and supplied objects."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from steelyard.verification import import_path_of
 log = logging.getLogger("steelyard")
 
 ROWS = "rows"
-"""Key for task objects in ``tasks={"rows": [...], "template": ...}``; the other keys belong to [tasks]."""
+"""Key that holds the task objects in ``tasks={"rows": [...], "template": ...}``; the other keys belong to [tasks]."""
 Recipe = str | Path | Mapping[str, Any] | None
 Parts = Mapping[str, Any]
 """Arguments that may be Python objects, by name: model, domain, tasks, eval_tasks, verifier, constraint (or None)."""
@@ -52,14 +52,14 @@ def train(
     overwrite: bool = False,
     trust: bool = False,
 ) -> Run:
-    """Implement ``steelyard.train``: store everything possible in the configuration, pass the rest as objects."""
+    """Implement ``steelyard.train``: put everything possible into the configuration and pass the rest as objects."""
     if (module := module_being_imported()) is not None:
         raise ConfigError(
             f'importing {module} calls steelyard.train; put the call under `if __name__ == "__main__":`, so that the '
             "verifier can be imported without starting a run"
         )
     if resume and overwrite:
-        raise ConfigError("resume=True continues the existing run, overwrite=True replaces it; choose one of them")
+        raise ConfigError("resume=True continues the existing run, and overwrite=True replaces it; choose one")
     data = _tables(recipe)
     for name, part in parts.items():
         if part is not None:
@@ -81,18 +81,18 @@ def train(
         config = _renamed(config)
     supplied = with_domain(config, supplied)
     run_and_report(config, supplied, resume=resume and exists, overwrite=overwrite and exists)
-    recorded = read_run(run_folder(config))  # includes values the run chose at its start
+    recorded = read_run(run_folder(config))  # includes values chosen when the run started
     return Run(recorded.model_copy(update={"run": config.run}), supplied)
 
 
 def open_run(
     folder: str | Path, parts: Parts, sections: Mapping[str, Mapping[str, Any]], *, trust: bool = False
 ) -> Run:
-    """Implement ``steelyard.open_run``: open an existing run, with the objects that its folder cannot store."""
+    """Implement ``steelyard.open_run``: open an existing run, given the objects that its folder cannot store."""
     found = run_at(Path(folder))
     if found is None:
         raise ConfigError(
-            f"{folder} is not a run folder: it has no config.toml (searched {Path.cwd()} and runs/); give a run's path"
+            f"{folder} is not a run folder: it has no config.toml (searched {Path.cwd()} and runs/); pass a run's path"
         )
     place, _ = found
     named: dict[str, Any] = {}
@@ -109,8 +109,10 @@ def open_run(
 
 
 def _merge_parts(data: dict[str, Any], parts: Parts) -> tuple[Supplied, list[str]]:
-    """Merge into the configuration every part that it can name. Return the other parts as objects, and the names of
-    those that exist only in this process: neither named in the configuration nor stored as a file of the run.
+    """Merge every part that the configuration can name into it.
+
+    Return the other parts as objects, with the names of those that exist only in this process because they are neither
+    named in the configuration nor stored as a file of the run.
     """
     objects: dict[str, Any] = {}
     unnamed: list[str] = []
@@ -135,28 +137,31 @@ def _merge_parts(data: dict[str, Any], parts: Parts) -> tuple[Supplied, list[str
 
 
 def _prepared(data: dict[str, Any], name: str, given: Any) -> Any:
-    """Return the part, after merging its keys, if it has any, into the configuration."""
+    """Merge the part's keys, if any, into the configuration and return the part."""
     if name == "tasks":
         return _rows_of(data, given)
     return _domain(given) if name == "domain" else given
 
 
 def _domain(given: Any) -> Any:
-    """Return a domain's name, table or object. A class becomes its import path, or an instance if it has none."""
+    """Return a domain's name, table or object.
+
+    A class is replaced by its import path, or by an instance if it has no import path.
+    """
     if isinstance(given, type) and issubclass(given, Domain):
         return import_path_of(given) or given()
     if isinstance(given, str | Mapping | Domain):
         return cast("Any", given)
     raise ConfigError(
-        f"domain = {shown(given)} is not a domain: give an object or a subclass of steelyard.domains.Domain, a name or "
-        "'module:Class'"
+        f"domain = {shown(given)} is not a domain: pass an instance or a subclass of steelyard.domains.Domain, a name, "
+        "or 'module:Class'"
     )
 
 
 def _rows_of(data: dict[str, Any], tasks: Any) -> Any:
     """Return the rows of ``tasks={"rows": […], "template": …}`` and merge its other keys into the configuration. Any
-    other value is returned unchanged. A [tasks] table always results, so that the run folder records how prompts are
-    sent.
+    other value is returned unchanged. The configuration always gets a [tasks] table, so that the run folder records how
+    prompts are sent.
     """
     if isinstance(tasks, Mapping) and ROWS in tasks:
         table = cast("Mapping[str, Any]", tasks)
@@ -175,7 +180,8 @@ def _renamed(config: Config) -> Config:
     names = (f"{config.run.name}-{number}" for number in itertools.count(2))
     name = next(name for name in names if not (Path(config.run.folder) / name).exists())
     log.warning(
-        "%s already holds a run, so this run is %s (resume=True continues the old run, overwrite=True replaces it)",
+        "%s already contains a run, so this run goes to %s (resume=True continues the old run, and overwrite=True "
+        "replaces it)",
         run_folder(config),
         Path(config.run.folder) / name,
     )
@@ -183,9 +189,7 @@ def _renamed(config: Config) -> Config:
 
 
 def _merge_recorded(data: dict[str, Any], folder: Path) -> None:
-    """Apply what the run chose at its start, so that a resumed run keeps it: how prompts are sent, and the weights'
-    dtype.
-    """
+    """Apply the prompt format and weight dtype chosen when the run started, so that a resumed run keeps them."""
     chat, dtype = recorded_chat(folder), recorded_dtype(folder)
     if chat is not None and "chat" not in data.get("tasks", {}):
         _merge(data, "tasks", {"chat": chat})
@@ -194,7 +198,7 @@ def _merge_recorded(data: dict[str, Any], folder: Path) -> None:
 
 
 def _drop_keys(data: dict[str, Any], keys: Sequence[str]) -> None:
-    """Remove the recipe's keys for a part that was passed as an argument."""
+    """Remove the recipe's keys for a part passed as an argument."""
     for key in keys:
         section, _, name = key.partition(".")
         if not name:
@@ -228,7 +232,7 @@ def _tables(recipe: str | Path | Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def _table(name: str, table: Any) -> dict[str, Any]:
-    """Copy a configuration table, or explain how to write it if it is not a mapping."""
+    """Copy a configuration table; if it is not a mapping, raise an error that explains how to write it."""
     if isinstance(table, Mapping):
         return dict(cast("Mapping[str, Any]", table))
     if keys := [key.split(".") for key in keys_named(name)]:

@@ -1,8 +1,8 @@
 """The command line: dispatch commands and report errors.
 
 Each command is a module of ``steelyard.commands`` with ``configure(parser)`` and ``run(arguments, overrides)``. A
-command's module is imported only when it is called, and torch only when a model is loaded, so help and error messages
-appear immediately.
+command's module is imported only when the command is called, and torch only when a model is loaded, so that help and
+error messages appear immediately.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ COMMANDS = {
     "train": ("train", "train with a recipe or a TOML file, or resume a run"),
     "eval": ("evaluate", "measure reward, success and pass@k of a run or model on held-out tasks"),
     "sample": ("sample", "print samples of a run or model, with their rewards"),
-    "verify": ("verify", "verify an artifact from a file, part by part, and draw where it fails"),
+    "verify": ("verify", "verify an artifact from a file, part by part, and draw any failures"),
     "render": ("render", "draw artifacts from files, or samples of a run"),
     "export": ("export", "convert an artifact for other programs, or export a run's model"),
     "report": ("report", "summarise many samples of a run: how many are distinct, and which are new"),
@@ -38,7 +38,7 @@ COMMANDS = {
     "plan": ("plan", "estimate memory, time per step and the bottleneck, without running anything"),
     "doctor": ("doctor", "show installed packages and devices, and whether a model fits in memory"),
 }
-"""Module and one-line summary of every command."""
+"""Module and one-line summary of each command."""
 
 STORAGE = dict.fromkeys(
     (errno.ENOSPC, errno.EDQUOT, errno.EFBIG), "free space there, or choose another folder (--run.folder, --out)"
@@ -89,7 +89,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def explain(error: Exception) -> str:
-    """Return the message for an error the user can fix, or an empty string for a bug, which needs its traceback."""
+    """Return the message for an error the user can fix, or an empty string for a bug, which needs a traceback."""
     notes = "".join(f"\n{note}" for note in getattr(error, "__notes__", ()))
     if isinstance(error, SteelyardError):
         return f"{error}{notes}"
@@ -157,14 +157,14 @@ def parser_of(name: str, module: ModuleType, *, with_epilog: bool = False) -> ar
 
 
 def options_of(parser: argparse.ArgumentParser) -> frozenset[str]:
-    """Return the options that the command itself defines, such as ``--tasks`` of ``sample``."""
+    """Return the options defined by the command itself, such as ``--tasks`` for ``sample``."""
     return frozenset(option for action in parser._actions for option in action.option_strings)
 
 
 def split_overrides(words: Sequence[str], own: Collection[str] = ()) -> tuple[list[str], list[str]]:
-    """Split words into (arguments of the command, overrides of the configuration).
+    """Split words into (command arguments, configuration overrides).
 
-    An override is ``--section.key`` with the value after it, or a whole table, ``--section none``, unless it is one of
+    An override is ``--section.key`` followed by a value, or ``--section none`` for a whole table, unless it is one of
     the command's ``own`` options.
     """
     plain: list[str] = []

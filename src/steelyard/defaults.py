@@ -1,4 +1,4 @@
-"""Default values shared by the configuration, the objects it builds, and the command line.
+"""Default values shared by the configuration, the objects built from it, and the command line.
 
 A default used by a single module stays in that module.
 """
@@ -11,12 +11,12 @@ from typing import Final
 
 MAX_NEW_TOKENS: Final = 64
 MAX_ROWS: Final = 256
-"""Sequences decoded in one batch."""
+"""Maximum number of sequences decoded in one batch."""
 SUPPORTS: Final = "stored"
 FILL_STEPS: Final = 1
 FILL_ORDER: Final = "random"
 VLLM_MEMORY: Final = 0.4
-"""Fraction of the device memory that vLLM reserves."""
+"""Fraction of device memory that vLLM reserves."""
 
 # --- credit ----------------------------------------------------------------------------------------------------------
 
@@ -96,7 +96,7 @@ SHOWN_SAMPLES: Final = 4
 SHOWN_TASKS: Final = 1
 """Number of samples and tasks for ``steelyard sample`` and ``Run.sample``."""
 CHECKPOINT: Final = "latest"
-"""Checkpoint that commands open."""
+"""Checkpoint that commands open by default."""
 KEEP_LAST: Final = 2
 BEST_MODE: Final = "max"
 CLUSTER: Final = "local"

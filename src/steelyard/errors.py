@@ -1,4 +1,4 @@
-"""Exceptions: one class per boundary. Every message names the subject, its value and the solution."""
+"""Exceptions, one class per subsystem. Every message names the problem, the value and the solution."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ class SteelyardError(Exception):
 
 
 class ConfigError(SteelyardError):
-    """The configuration cannot work; the message names the key and the reason."""
+    """The configuration is invalid; the message names the key and the reason."""
 
 
 class DataError(SteelyardError):
@@ -59,4 +59,4 @@ class MissingExtraError(SteelyardError):
 
 
 class Invalid(Exception):  # noqa: N818 - a verdict raised by verifiers, not a program error
-    """Raised by a verifier to reject a sample: the artifact is invalid, which is the model's fault."""
+    """Raised by a verifier to reject a sample: the artifact is invalid, and the model is at fault."""

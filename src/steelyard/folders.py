@@ -1,6 +1,6 @@
-"""Run folders: where they are, how they store their configuration, and the lock against a second process.
+"""Run folders: their location, their stored configuration, and the lock that keeps out other processes.
 
-Imports no torch, so mistakes are reported immediately.
+This module does not import torch, so that mistakes are reported immediately.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from steelyard.trust import remember_run
 log = logging.getLogger(__name__)
 LOCK = ".lock"
 START = "start"
-"""Accepted in place of a checkpoint name: the model before training."""
+"""Accepted in place of a checkpoint name; means the model before training."""
 IN_RUN = "{run}/"
 """Prefix of a path inside the run folder; it stays valid when the folder is moved."""
 TASK_FILES = {"tasks": f"{IN_RUN}tasks.jsonl", "eval_tasks": f"{IN_RUN}eval_tasks.jsonl"}
-"""Where a run stores tasks that were passed as Python objects."""
+"""Files in which a run stores tasks passed as Python objects."""
 
 NAMED_BY = {
     "model": ("model.path", "model.scratch"),
@@ -40,7 +40,7 @@ NAMED_BY = {
     "verifier": ("verify.verifier", "verify.verifiers"),
     "constraint": ("constraint",),
 }
-"""For each part that can be passed as a Python object (``run.supplied``): the keys that name it instead."""
+"""For each part that can be passed as a Python object (``run.supplied``), the keys that can name it instead."""
 
 
 def run_folder(config: Config) -> Path:
@@ -53,7 +53,7 @@ def in_run(path: str, folder: Path) -> str:
 
 
 def run_at(path: Path) -> tuple[Path, str | None] | None:
-    """Find the run at a path. If the path is one of its checkpoints, return the step too."""
+    """Find the run at a path. If the path is one of its checkpoints, also return the step."""
     for run in (path, Path("runs") / path):
         if (run / "config.toml").is_file():
             return run, None
@@ -70,7 +70,7 @@ def require_free(folder: Path) -> None:
     """Raise if the folder already holds a run; a new run never writes into another run's folder."""
     if (folder / "config.toml").exists():
         raise ConfigError(
-            f"{folder} already holds a run: resume it with `{resume_command(folder)}`, "
+            f"{folder} already contains a run: resume it with `{resume_command(folder)}`, "
             f"or choose another name with --run.name"
         )
 
@@ -94,13 +94,13 @@ def write_config(folder: Path, config: Config, step: int = 0) -> None:
         if text == before:
             return
         held = folder / f"config-until-step-{step:08d}.toml"
-        if not held.exists():  # else the current file never reached a checkpoint
+        if not held.exists():  # if it exists, no checkpoint was saved with the current configuration
             held.write_text(before, encoding="utf-8")
     _replace(path, text)
 
 
 def _replace(path: Path, text: str) -> None:
-    """Write a file atomically, safe against power loss."""
+    """Write a file atomically and durably, so that it survives a power loss."""
     temporary = path.with_name(f".{path.name}.writing")
     with temporary.open("w", encoding="utf-8") as file:
         file.write(text)
@@ -129,8 +129,8 @@ def _tables(folder: Path) -> dict[str, Any]:
     except ConfigError as error:
         older = ", ".join(sorted(held.name for held in folder.glob("config-until-step-*.toml"))) or "none"
         raise CheckpointError(
-            f"{error}; the file is incomplete or was edited: restore it from a copy (from earlier steps: {older}), or "
-            f"start a new run from a model in {folder / 'checkpoints'}"
+            f"{error}; the file is incomplete or was edited: restore it from a copy (copies from earlier "
+            f"steps: {older}), or start a new run from a model in {folder / 'checkpoints'}"
         ) from error
 
 
@@ -138,7 +138,7 @@ def read_run(folder: Path, overrides: Sequence[str] | Mapping[str, Any] = ()) ->
     """Read the configuration of a run folder, even if the folder was moved."""
     path = folder / "config.toml"
     if not path.is_file():
-        raise CheckpointError(f"{folder} is not a run folder: it has no config.toml; give the path of a run")
+        raise CheckpointError(f"{folder} is not a run folder: it has no config.toml; pass the path of a run")
     named = dict(overrides) if isinstance(overrides, Mapping) else parse_overrides(overrides)
     chat = recorded_chat(folder)
     if chat is not None and "tasks" not in named:
@@ -151,10 +151,10 @@ def read_run(folder: Path, overrides: Sequence[str] | Mapping[str, Any] = ()) ->
 
 
 def recorded_chat(folder: Path) -> str | None:
-    """Read ``tasks.chat`` of a run: how it sends string prompts.
+    """Read a run's ``tasks.chat``, which determines how string prompts are sent.
 
     A run with [tasks] but without this key comes from a release that never used the chat template. A run with a domain
-    may omit the key, which gives ``None``.
+    may omit the key; the result is then ``None``.
     """
     tables = _tables(folder)
     tasks: Any = tables.get("tasks")
@@ -164,7 +164,7 @@ def recorded_chat(folder: Path) -> str | None:
 
 
 def recorded_dtype(folder: Path) -> str | None:
-    """Read ``model.dtype`` of a run, if its configuration sets it."""
+    """Read a run's ``model.dtype``, if its configuration sets it."""
     model: Any = _tables(folder).get("model")
     return model.get("dtype") if isinstance(model, dict) else None
 
@@ -194,7 +194,7 @@ class RunLock:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._descriptor = self._take()
-        while not self._in_place():  # the previous owner has just removed it with the empty folder
+        while not self._in_place():  # the previous owner just removed the lock along with its empty folder
             os.close(self._descriptor)
             self._descriptor = self._take()
 
@@ -223,8 +223,12 @@ class RunLock:
                 f"--run.name"
             ) from None
         except OSError as error:
-            log.warning("%s: the file system has no locks (%s); do not train it twice at once", self.folder, error)
-        with suppress(OSError):  # the owner is only recorded for error messages
+            log.warning(
+                "%s: the file system does not support locks (%s); do not train this run in two processes at once",
+                self.folder,
+                error,
+            )
+        with suppress(OSError):  # the owner is only needed for error messages
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, f"process {os.getpid()} on {socket.gethostname()}".encode(), 0)
         return descriptor
@@ -242,7 +246,7 @@ class RunLock:
         )
 
     def clear(self) -> None:
-        """Remove the run in the folder."""
+        """Remove the run from the folder."""
         for path in self.folder.iterdir():
             if path.name == LOCK:
                 continue
@@ -273,7 +277,7 @@ class RunLock:
         return os.path.samestat(found, held)
 
     def _moved_to(self) -> Path | None:
-        """Find the folder that the locked file is in now, if the system can tell and the file still exists."""
+        """Find the folder that now holds the locked file, if the system can tell and the file still exists."""
         with suppress(OSError):
             place = Path(f"/proc/self/fd/{self._descriptor}").readlink()
             if os.path.samestat(place.stat(), os.fstat(self._descriptor)):

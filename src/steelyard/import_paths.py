@@ -1,4 +1,4 @@
-"""Load Python objects by import path, ``module:name``. All loading by name goes through this module."""
+"""Load Python objects by import path, ``module:name``. All imports by name go through this module."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _IMPORTED: ContextVar[str | None] = ContextVar("_IMPORTED", default=None)
 
 
 def is_import_path(text: str) -> bool:
-    """Whether text has the form ``module:name`` with dotted identifiers. Nothing else is ever imported by name."""
+    """Whether a string has the form ``module:name`` with dotted identifiers. Nothing else is ever imported by name."""
     module, colon, name = text.partition(":")
     return bool(colon) and all(part.isidentifier() for part in (*module.split("."), *name.split(".")))
 
 
 def load_user_object(path: str, *, raises: type[SteelyardError] = ConfigError, what: str = "") -> Any:
-    """Load an object of the user's own code; modules in the working folder can be imported."""
+    """Load an object from the user's own code; modules in the working directory can be imported."""
     module = path.partition(":")[0]
     if is_import_path(path):
         make_importable(module)
@@ -78,16 +78,16 @@ def _nearest(name: str, owner: object) -> str:
 
 
 def make_importable(module: str) -> None:
-    """Put the working folder first on the search path if it contains the module.
+    """Put the working directory first on the search path if it contains the module.
 
-    For other modules the search path stays unchanged: later imports would look in the working folder first, and the
-    folder may be untrusted.
+    For other modules, the search path stays unchanged: later imports would look in the working directory first, and
+    that directory may be untrusted.
     """
     folder, top = str(Path.cwd()), module.partition(".")[0]
     if folder in sys.path or "" in sys.path:
         return
     here = PathFinder.find_spec(top, [folder])
-    if here is not None and (here.origin is not None or not _found(top)):  # no origin: a folder without __init__.py
+    if here is not None and (here.origin is not None or not _found(top)):  # no origin: a namespace package
         sys.path.insert(0, folder)
 
 

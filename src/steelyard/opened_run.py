@@ -109,7 +109,7 @@ class Run:
     ) -> SampledGroups:
         """Draw ``n`` samples for a prompt, or for each of the first ``tasks`` tasks of a split.
 
-        The default split is the held-out tasks, or the training tasks if none are held out. Samples for tasks are
+        The default is the held-out split, or the training split if no tasks are held out. Samples for tasks are
         verified. Samples for a prompt are verified only if ``spec`` provides the columns that the verifier needs.
         ``temperature`` defaults to the evaluation temperature.
         """
@@ -130,7 +130,7 @@ class Run:
         split: Split | None = None,
         checkpoint: str = defaults.CHECKPOINT,
     ) -> Evaluation:
-        """Measure reward, success and pass@k on a split (default: held-out tasks, else training tasks)."""
+        """Measure reward, success and pass@k on a split (default: held-out tasks if any, otherwise training tasks)."""
         config, wanted = self.config, samples or max(k)
         self._require("domain", "verifier")
         chosen = self._tasks(split, tasks or config.evaluate.tasks)
@@ -141,7 +141,7 @@ class Run:
                 return build_evaluator(config, sampler, pool, chosen, samples=wanted, ks=k).run()
 
     def resume(self, steps: int | None = None) -> Run:
-        """Continue from the newest checkpoint to ``steps`` steps in total (default: as configured)."""
+        """Continue from the newest checkpoint up to ``steps`` steps in total (default: ``run.steps``)."""
         self._require("model", "domain", "tasks", "verifier", "constraint")
         config = self.config
         if steps is not None:
@@ -166,7 +166,7 @@ class Run:
         """Load the model at a checkpoint; the most recently opened model stays loaded."""
         self._require("model", "domain", "constraint")
         if self._opened is None or self._opened[0] != checkpoint:
-            self._opened = None  # freed before the next one is loaded: memory may not hold both
+            self._opened = None  # free it before loading the next one: both may not fit in memory
             self._opened = (checkpoint, open_policy(self.config, self.folder, checkpoint, self._parts))
         return self._opened[1]
 
@@ -181,7 +181,7 @@ class Run:
 
     @property
     def _parts(self) -> Supplied:
-        """The supplied objects, including the domain, which is built once."""
+        """The supplied objects, including the domain, which is built only once."""
         self._supplied = with_domain(self.config, self._supplied)
         return self._supplied
 

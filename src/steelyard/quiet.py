@@ -1,4 +1,4 @@
-"""Silence the log messages of transformers and bitsandbytes while Steelyard shows a run."""
+"""Silence the log messages of transformers and bitsandbytes while Steelyard displays a run."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from contextlib import contextmanager
 
 @contextmanager
 def quiet_engines() -> Iterator[None]:
-    """Log only errors of transformers and bitsandbytes, and hide progress bars for loading and saving weights.
+    """Log only errors from transformers and bitsandbytes, and hide progress bars for loading and saving weights.
 
-    Download bars stay, because downloads can take long. Previous settings are restored on exit.
+    Download progress bars stay visible, because downloads can take a long time. Previous settings are restored on exit.
     """
     quantiser = logging.getLogger("bitsandbytes")
     level = quantiser.level
-    quantiser.setLevel(logging.ERROR)  # must precede the import, which already warns
+    quantiser.setLevel(logging.ERROR)  # must precede the imports, which emit warnings
     from huggingface_hub.utils import are_progress_bars_disabled, enable_progress_bars
     from transformers.utils import logging as engine
 

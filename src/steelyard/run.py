@@ -1,4 +1,4 @@
-"""Train a run to its end."""
+"""Train a run to completion."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ log = logging.getLogger(__name__)
 
 
 MAX_FAILED_RESTARTS = 3
-"""How many times in a row a lost learner is restarted without the run making progress."""
+"""Maximum number of consecutive restarts after losing a learner without any progress."""
 
 
 def run(config: Config, supplied: Supplied, *, resume: bool, overwrite: bool = False) -> Trainer:
-    """Start or resume a run and train it to its end. The run folder is locked against other processes.
+    """Start or resume a run and train it to completion. The run folder is locked against other processes.
 
     ``overwrite`` first removes the existing run.
     """
@@ -55,7 +55,7 @@ def run_locked(lock: RunLock, config: Config, supplied: Supplied, *, resume: boo
                 if failed_restarts >= MAX_FAILED_RESTARTS or (trainer is not None and trainer.stopping):
                     raise
                 log.warning("step %d: %s", step, error)
-                trainer = None  # freed before the next one is built: memory may not hold both
+                trainer = None  # free it before building the next one: both may not fit in memory
 
 
 def run_and_report(config: Config, supplied: Supplied, *, resume: bool, overwrite: bool = False) -> None:
@@ -80,5 +80,5 @@ def run_and_report(config: Config, supplied: Supplied, *, resume: bool, overwrit
 
 
 def _tell(line: str) -> None:
-    with suppress(OSError):  # failing to print must not fail the run
+    with suppress(OSError):  # a failed print must not abort the run
         print(line, file=sys.stderr, flush=True)

@@ -9,8 +9,8 @@ BOS: Final = "<bos>"
 EOS: Final = "<eos>"
 MASK: Final = "<mask>"
 SPECIAL_TOKENS: Final = (PAD, BOS, EOS)
-"""The first tokens of every closed vocabulary; for masked models, MASK follows."""
+"""The first tokens of every closed vocabulary; masked models add MASK after them."""
 INPUT_ROLES: Final = ("pad", "bos", "cls", "mask")
-"""Roles of special tokens that occur only in a model's input: padding, start and mask."""
+"""Roles of the special tokens that occur only in a model's input: padding, start and mask."""
 UNKNOWN: Final = "[UNK]"
-"""The unknown token. Closed vocabularies have none; ``tokenizers`` names it in its error for an unknown word."""
+"""The unknown token. Closed vocabularies lack it, and ``tokenizers`` names it in errors about unknown words."""

@@ -1,18 +1,18 @@
-"""Make text from models, verifiers and data sets safe to store and print, and shorten it."""
+"""Make text from models, verifiers and datasets safe to store and print, and shorten it."""
 
 from __future__ import annotations
 
 LONGEST = 4000
-"""Maximum characters of a verdict's reason: enough for a traceback and the end of the verifier's output."""
+"""Maximum length of a verdict's reason in characters: enough for a traceback and the end of the verifier's output."""
 LINE = 80
-"""Maximum characters of a value quoted in a message."""
+"""Maximum length in characters of a value quoted in a message."""
 ELLIPSIS = "…"
 
 
 def printable(text: str) -> str:
     """Replace control characters and lone surrogates with visible symbols, so that the text can be printed anywhere.
 
-    Line breaks stay; tabs become spaces.
+    Line breaks are kept; tabs become spaces.
     """
     text = text.replace("\r\n", "\n").expandtabs(4)
     return "".join(c if c == "\n" or c.isprintable() else _visible(c) for c in text)
@@ -24,7 +24,7 @@ def one_line(text: str) -> str:
 
 
 def bounded(text: str, longest: int = LONGEST) -> str:
-    """Shorten text to its start and end, stating how many characters were left out between them."""
+    """Shorten text to its start and end, stating how many characters were omitted in between."""
     if len(text) <= longest:
         return text
     half = longest // 2

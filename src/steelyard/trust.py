@@ -1,8 +1,9 @@
-"""List the code that a recipe or run folder would execute, and record what the user has agreed to.
+"""List the code that a recipe or run folder would execute, and record which code the user has approved.
 
-Recipes and run folders are data: opening one from elsewhere executes no code that the command line does not name. Any
-other code named in the configuration is listed without importing it, and requires ``--trust`` once. Agreements are
-stored in the user's state folder, which an unpacked archive cannot reach. See docs/security.md for rules and reasons.
+Recipes and run folders are data: opening someone else's executes only code named on the command line. Any other code
+named in the configuration is listed without being imported, and requires ``--trust`` once. Agreements are stored in the
+user's state folder, which an unpacked archive cannot reach. See docs/security.md for the rules and the reasons behind
+them.
 """
 
 from __future__ import annotations
@@ -33,12 +34,12 @@ TRAINING = SAMPLING | {"credit", "tracking"}
 
 
 class Reference(NamedTuple):
-    """One outside effect of a configuration: code to import, a cluster to join, or a file to write."""
+    """One external effect of a configuration: code to import, a cluster to join, or a file to write."""
 
     key: str
     value: str
     effect: str
-    """What would happen, with the files involved. Part of the stored agreement, so do not reword it."""
+    """Description of the effect and the files involved. It is part of the stored agreement, so do not reword it."""
     sources: tuple[Path, ...] = ()
     """Files and folders that would be imported or written."""
 
@@ -49,7 +50,7 @@ class Reference(NamedTuple):
 def require_trusted_run(
     folder: Path, config: Config, typed: Collection[str], *, uses: Collection[str], trust: bool
 ) -> None:
-    """Reject someone else's run that names code, unless ``trust``. ``typed``: keys set on the command line."""
+    """Reject someone else's run that names code, unless ``trust`` is set. ``typed``: keys set on the command line."""
     named = [*_untyped(references(config), typed, uses), *outward_links(folder)]
     about = f"{folder} may be someone else's run: you have neither started it nor agreed to the code it names"
     _require(_owner(folder), named, about, trust=trust)
@@ -58,9 +59,9 @@ def require_trusted_run(
 def require_trusted_recipe(
     recipe: str | Path, config: Config, typed: Collection[str], *, uses: Collection[str], trust: bool
 ) -> None:
-    """Reject a recipe that names code, unless ``trust``.
+    """Reject a recipe that names code, unless ``trust`` is set.
 
-    Shipped recipes are trusted. A recipe in the working folder may import modules next to it.
+    Shipped recipes are trusted. A recipe in the working directory may import modules next to it.
     """
     if str(recipe) in configs.recipes():
         return
@@ -68,11 +69,11 @@ def require_trusted_recipe(
     local = path.parent == Path.cwd() and not (path.parent / "config.toml").exists()  # not a run folder
     named = [one for one in _untyped(references(config), typed, uses) if not (local and _is_neighbour(one))]
     named += outward_links(Path(config.run.folder) / config.run.name) if uses == TRAINING else ()
-    _require(f"recipe {path}", named, f"{recipe} names code outside the working folder", trust=trust)
+    _require(f"recipe {path}", named, f"{recipe} names code outside the working directory", trust=trust)
 
 
 def remember_run(folder: Path, config: Config) -> None:
-    """Record the user's agreement to the code that a run names, because they have started or resumed it."""
+    """Record that the user trusts the code a run names, because they have started or resumed the run."""
     _remember(_owner(folder), [*references(config), *outward_links(folder)])
 
 
@@ -135,7 +136,7 @@ def _source_references(config: Config) -> Iterator[Reference]:
 
 
 def _models(config: Config) -> Iterator[str]:
-    """Yield where the policy is loaded from: a hub id or folder, and the model of the run's warm start."""
+    """Yield the locations the policy is loaded from: a hub id or folder, and the model of the run's warm start."""
     if (path := config.model.path) is not None:
         yield str(_real(path)) if Path(path).exists() else path
     if config.warmstart is not None:
@@ -192,13 +193,13 @@ def _real(path: str) -> Path:
     """Resolve symbolic links; unlike ``Path.resolve``, this accepts circular links."""
     try:
         return Path(os.path.realpath(path))
-    except ValueError:  # a null character: no such file can exist
+    except ValueError:  # the path contains a null character, so no such file can exist
         return Path(path)
 
 
 @contextmanager
 def _working_folder_importable() -> Iterator[None]:
-    """Temporarily make the working folder importable, as ``import_paths.load_user_object`` does."""
+    """Temporarily make the working directory importable, as ``import_paths.load_user_object`` does."""
     before, folder = list(sys.path), str(Path.cwd())
     if folder not in sys.path and "" not in sys.path:
         sys.path.insert(0, folder)
@@ -209,7 +210,7 @@ def _working_folder_importable() -> Iterator[None]:
 
 
 def _is_neighbour(reference: Reference) -> bool:
-    """Whether a recipe in the working folder may use this reference without asking: a module or package there or in
+    """Whether a recipe in the working directory may use this reference without asking: a module or package there or in
     ``src`` (nothing installed), or ``tracking.wandb``.
     """
     here = Path.cwd()
@@ -223,14 +224,15 @@ def _is_written_here(reference: Reference) -> bool:
 
 
 def _untyped(found: Iterable[Reference], typed: Collection[str], uses: Collection[str]) -> list[Reference]:
-    """Keep the references that the command uses and the command line does not name. A verdict cache below the working
-    folder needs no agreement.
+    """Keep the references that the command uses but the command line does not name.
+
+    A verdict cache below the working directory needs no agreement.
     """
     used = [one for one in found if one.key.partition(".")[0] in uses and not _is_written_here(one)]
     return [one for one in used if not any(one.key == key or one.key.startswith(f"{key}.") for key in typed)]
 
 
-# --- what the user agreed to -----------------------------------------------------------------------------------------
+# --- the user's agreements --------------------------------------------------------------------------------------------
 
 
 def _require(owner: str, named: Sequence[Reference], about: str, *, trust: bool) -> None:
@@ -248,7 +250,7 @@ def _require(owner: str, named: Sequence[Reference], about: str, *, trust: bool)
 
 
 def _owner(run: Path) -> str:
-    """Identify a run for agreements, by the id from its start, so that moving the folder changes nothing."""
+    """Identify a run in agreements by the id it received at its start, so that the folder can be moved."""
     try:
         number = json.loads((run / "run.json").read_text(encoding="utf-8"))["id"]
     except (OSError, ValueError, KeyError, TypeError):
@@ -261,7 +263,7 @@ def _digest(owner: str, reference: Reference) -> str:
 
 
 def _agreements() -> Path | None:
-    """Return the file that stores agreements, or ``None`` for a user without a home folder."""
+    """Return the file that stores agreements, or ``None`` for a user without a home directory."""
     state = Path(os.environ.get("XDG_STATE_HOME", ""))
     if not state.is_absolute():
         try:
@@ -285,7 +287,7 @@ def _agreed() -> frozenset[str]:
 
 
 def _remember(owner: str, named: Iterable[Reference]) -> None:
-    """Append new agreements in a single write, so that runs starting together do not mix their lines."""
+    """Append new agreements in a single write, so that runs starting at the same time do not interleave lines."""
     wanted = {_digest(owner, one) for one in named}
     new = sorted(wanted - _agreed()) if wanted else []
     path = _agreements()

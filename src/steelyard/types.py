@@ -1,4 +1,4 @@
-"""Core data types of Steelyard: frozen dataclasses that the components pass to each other.
+"""Core data types of Steelyard: frozen dataclasses passed between components.
 
 Read this file first. A *task* describes what to produce. A *sample* is what the policy produced for it. A *verdict*
 is the verifier's result for one sample. A *group* is one task with its samples and their verdicts.
@@ -43,7 +43,7 @@ class Task:
     id: str
     prompt: Prompt
     spec: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """Plain data for the verifier, such as the other columns of a data set."""
+    """Plain data for the verifier, such as the other columns of a dataset."""
     difficulty: float | None = None
 
 
@@ -54,7 +54,7 @@ class SampleKey(NamedTuple):
     slot: int
     """Index of the task within the step."""
     attempt: int
-    """How many times the slot's group has been replaced; 0 for the first group."""
+    """Number of times the slot's group has been replaced; 0 for the first group."""
     sample: int
     """Index of the sample within its group."""
 
@@ -96,7 +96,7 @@ class SupportTable:
 
 
 class SupportRecipe(NamedTuple):
-    """Inputs for deriving a constrained sample's supports again, when they were not stored with the sample."""
+    """Inputs for re-deriving a constrained sample's supports when they were not stored with the sample."""
 
     task: Task
     budget: int
@@ -113,28 +113,28 @@ class Decisions:
     position_N: IntArray
     """Index of each sampled token in ``Sample.token_ids``."""
     forward_N: IntArray
-    """Index of the forward pass that sampled it. Causal: counts up from 0. Infilling: the denoising step."""
+    """Index of the forward pass that sampled each token: a count from 0 (causal) or the denoising step (infilling)."""
     logp_N: FloatArray
-    """Behaviour log-prob: under the exact distribution the token was sampled from."""
+    """Behaviour log-prob: the log-prob under the exact distribution the token was sampled from."""
     rule: CutRule = CutRule()
     support_N: IntArray | None = None
     """Index into ``supports`` of the token set each decision was sampled from; -1 means every token the policy may
-    sample. ``None``: every token at every decision, or, if ``supports_omitted``, not stored."""
+    sample. ``None`` means every token at every decision or, if ``supports_omitted``, not stored."""
     supports: SupportTable | None = None
     supports_omitted: bool = False
-    """The supports are not stored. The learner derives them from ``support_recipe`` and ``rule`` when it needs them."""
+    """Whether supports are not stored; the learner derives them from ``support_recipe`` and ``rule`` when needed."""
     support_recipe: SupportRecipe | None = None
-    """How to derive the constraint's supports again; ``None`` if they are stored or there was no constraint."""
+    """How to re-derive the constraint's supports; ``None`` if they are stored or there was no constraint."""
     text_start_N: IntArray | None = None
-    """Character offset in ``Sample.text`` at which each token starts; only step rewards need it. ``None``: not
-    recorded, because the sample did not come from a sampler."""
+    """Character offset in ``Sample.text`` at which each token starts; only step rewards need it. ``None`` if the sample
+    did not come from a sampler."""
 
     def __len__(self) -> int:
         return len(self.position_N)
 
 
 NO_DECISIONS = Decisions(np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros(0, np.float32))
-"""For text that no policy sampled, and for samples sent to another process without their decisions."""
+"""Used for text that was not sampled from a policy, and for samples sent to another process without decisions."""
 
 
 class Turn(NamedTuple):
@@ -228,7 +228,7 @@ class Reply:
 class Verdict:
     """The verifier's result for one sample.
 
-    ``scored``: the verifier returned a reward. ``rejected``: the sample is invalid, which is the model's fault;
+    ``scored``: the verifier returned a reward. ``rejected``: the sample is invalid, and the model is at fault;
     ``reward`` is the floor. ``unscored``: the verifier itself failed; the sample is counted but never trained on.
     ``continues``: an environment replied, and the episode is not over; never the verdict of a finished sample.
     """
@@ -243,14 +243,14 @@ class Verdict:
     turn_rewards: tuple[float, ...] = ()
     """Optional rewards of an episode's turns, one for each turn that the policy wrote."""
     reason: str = ""
-    """Why the sample was rejected or not scored, in a line or two, with the end of the verifier's output."""
+    """Why the sample was rejected or not scored: a line or two, and the end of the verifier's output."""
     cause: str = ""
     """Kind of verifier failure (``exception``, ``timeout``, ...). Also set on a sample that was rejected because the
-    same failure happened on every try. Empty for every other verdict."""
+    same failure occurred on every attempt. Empty for every other verdict."""
     detail: str = ""
     """Exit code or signal, for causes that have one."""
     tries: int = 1
-    """How many times the verifier was run."""
+    """Number of times the verifier was run."""
     open_floor: bool = False
     """Rejected without a declared floor; ``settle_floors`` sets ``reward`` from the group's scored samples."""
     reply: Reply | None = None
@@ -272,7 +272,7 @@ class Verdict:
 
     @staticmethod
     def rejected(reason: str, *, floor: float | None = None) -> Verdict:
-        """Reject a sample. Without ``floor``, the floor of the verifier that returns the verdict applies."""
+        """Reject a sample. Without ``floor``, the floor of the verifier that returns the verdict is used."""
         return Verdict("rejected", reason=reason).with_floor(floor)
 
     @staticmethod
@@ -291,11 +291,11 @@ class Verdict:
 
     @property
     def verifier_failed(self) -> bool:
-        """Whether the verifier failed: the sample is unscored, or rejected because every try failed the same way."""
+        """Whether the verifier failed: the sample is unscored, or rejected because all attempts failed alike."""
         return self.status == "unscored" or bool(self.cause)
 
     def to_json(self) -> dict[str, Any]:
-        """JSON-serialisable form for files and other processes; empty fields are omitted."""
+        """Return a JSON-serialisable form for files and other processes; empty fields are omitted."""
         data: dict[str, Any] = {"status": self.status, "reward": self.reward, "success": self.success}
         if self.parts:
             data["parts"] = dict(self.parts)
@@ -367,7 +367,7 @@ class GroupSummary:
     task: Task
     samples: tuple[SampleSummary, ...]
     verdicts: tuple[Verdict, ...]
-    """In the order of the samples, with floors settled."""
+    """In sample order, with floors settled."""
 
     @property
     def key(self) -> GroupKey:

@@ -1,4 +1,4 @@
-"""Fixtures that call the command line as a user does; in this process if possible, as importing torch takes seconds."""
+"""Fixtures that call the command line as a user would, in this process if possible: importing torch takes seconds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import steelyard
 from steelyard.cli import main
 
 TINY = ("--model.scratch.width", "32", "--model.scratch.heads", "2", "--model.scratch.kv_heads", "1")
-"""Overrides with which the model of `steelyard init` trains in milliseconds per step."""
+"""Overrides that let the model created by `steelyard init` train in milliseconds per step."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ Call = Callable[..., Outcome]
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """An empty working folder; modules imported from it are unloaded afterwards."""
+    """An empty working directory; modules imported from it are unloaded afterwards."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setenv("COLUMNS", "120")

@@ -1,4 +1,4 @@
-"""Training bricks: a warm start within a run or before it, then training, resuming and evaluating."""
+"""The bricks domain: a warm start within or before a run, then training, resuming and evaluating."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_evaluating_a_deleted_warm_start_does_not_train_it_again(call: Call) -> 
     shutil.rmtree("runs/bricks/warmstart")
     refused = call("eval", "bricks", "--checkpoint", "start")
     assert refused.code == 2
-    assert "the start of the run is lost; choose a checkpoint" in refused.err
+    assert "the run's starting weights are lost; choose a checkpoint" in refused.err
 
 
 def test_the_error_names_a_missing_warm_start_folder(call: Call) -> None:
@@ -98,4 +98,4 @@ def test_the_error_names_a_missing_warm_start_folder(call: Call) -> None:
 def test_the_error_for_a_domain_without_examples_names_the_method(call: Call) -> None:
     refused = call("warmstart", "sequences")
     assert refused.code == 2
-    assert "write Sequences.examples(" in refused.err
+    assert "define Sequences.examples(" in refused.err

@@ -1,4 +1,4 @@
-"""A user's own domain from outside the package: the tutorial, as an object, by import path and by name."""
+"""A custom domain from outside the package: the tutorial's, passed as an object, by import path and by name."""
 
 from __future__ import annotations
 

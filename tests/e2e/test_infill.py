@@ -1,4 +1,4 @@
-"""Fill-in: a run with warm start and judge, its samples, and models and judges given by folder."""
+"""Fill-in: a run with a warm start and a judge, its samples, and models and judges loaded from folders."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_runs_can_share_a_warm_start_and_a_judge_and_load_a_model_by_folder(call
     named = ("--warmstart.folder", "warm", "--judge.folder", "judge")
     assert call("train", "infill", *TRAIN, *named, "--run.name", "named").code == 0
     assert Path("runs/named/judge/config.json").is_file()
-    assert "there already" in call("judge", "train", "infill", *SMALL, "--out", "judge").err
+    assert "already exists" in call("judge", "train", "infill", *SMALL, "--out", "judge").err
 
     both = call("judge", "train", "infill", *SMALL, "--out", "both")
     assert both.code == 0, both.err

@@ -67,7 +67,7 @@ def files(folder: Path) -> None:
 
 @pytest.fixture
 def sent(monkeypatch: pytest.MonkeyPatch) -> set[str]:
-    """The prompts that reach the model, as text."""
+    """The prompts that the model receives, as text."""
     found: set[str] = set()
     encode = Codec.encode
 

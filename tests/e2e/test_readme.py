@@ -1,4 +1,4 @@
-"""The command line accepts every command of the README and the first pages; tests/learning runs the README's Python."""
+"""The command line accepts every command in the README and the first pages; tests/learning runs the README's Python."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A stopped and resumed run equals the uninterrupted one bit for bit: weights, optimiser state and metrics.
+"""A stopped and resumed run matches the uninterrupted one bit for bit: weights, optimiser state and metrics.
 
 Everything runs in one process, with new objects after each stop, as in a new process.
 """
@@ -262,7 +262,7 @@ def test_a_run_without_a_checkpoint_starts_over(name: str, tmp_path: Path) -> No
 
 
 def test_the_comparison_detects_a_difference(tmp_path: Path) -> None:
-    """A run with another seed must differ."""
+    """A run with a different seed must differ."""
     one = uninterrupted_run(RUNS["full"], tmp_path / "a")
     other = started(
         config_of(

@@ -1,4 +1,4 @@
-"""``[tasks.source]``: a user's own source and a mixture configured in TOML, trained and resumed exactly."""
+"""``[tasks.source]``: a custom source and a mixture configured in TOML, trained and resumed exactly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two processes that write to one verdict cache are killed at random moments: the file stays readable."""
+"""Two processes that write to the same verdict cache are killed at random times; the file stays readable."""
 
 from __future__ import annotations
 

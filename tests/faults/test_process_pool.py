@@ -34,7 +34,7 @@ UNHURRIED = WorkerLimits(seconds=100)
 
 @contextmanager
 def pool_of(function: Any, **settings: Any) -> Iterator[ProcessPool]:
-    """Open a pool with one worker, and assert that no process of it remains at the end."""
+    """Open a pool with one worker, and assert that none of its processes remain at the end."""
     declared = settings.pop("declared", {})
     pool = ProcessPool(as_verifier(function, **declared), **{"workers": 1, "limits": PATIENT_LIMITS, **settings})
     try:
@@ -198,7 +198,7 @@ def test_child_processes_survive_only_with_keep_children() -> None:
 
 
 def hang_once(task: Task, text: str) -> float:
-    """Hang on the first call with a file name, and return on the second."""
+    """Hang on the first call with a given file name, and return on the second."""
     try:
         Path(text).touch(exist_ok=False)
     except FileExistsError:
@@ -225,9 +225,9 @@ PROGRAM = """
 import sys, time
 from benchmarks.verification import misbehaving
 from steelyard.verification import ProcessPool, as_verifier
-from benchmarks.verification.faults import judged
+from benchmarks.verification.faults import verify_texts
 pool = ProcessPool(as_verifier(misbehaving.misbehave), workers=2)
-judged(pool, ["fine"] * 10)
+verify_texts(pool, ["fine"] * 10)
 pool.submit([misbehaving.item(0, "session"), misbehaving.item(1, "sleep"), misbehaving.item(2, "deaf")])
 time.sleep(0.5)
 print("busy", flush=True)
@@ -303,7 +303,7 @@ def test_a_verifier_that_cannot_be_sent_is_rejected_with_a_suggestion() -> None:
 def test_a_verifier_that_cannot_be_imported_stops_the_run_with_the_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str, preload: bool, message: str
 ) -> None:
-    """The module imports in this process, but not in the worker."""
+    """The module can be imported in this process, but not in the worker."""
     guard = "import os\nif os.environ.get('STEELYARD_FORKSERVER'):\n    "
     (tmp_path / "far_checker.py").write_text(f"{guard}{module}\ndef score(task, text):\n    return 1.0\n")
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -354,7 +354,7 @@ def test_numpy_values_and_objects_in_a_verdict_become_plain_data() -> None:
 
 
 def flaky_process(task: Task, text: str) -> float:
-    """One item breaks its process: all later items fail there, and only there."""
+    """One item breaks its process: all later items fail in that process, and only there."""
     if POISONED:
         raise OSError("the library is in a bad state")
     if text == "poison":
@@ -424,7 +424,7 @@ def test_a_closed_pool_rejects_items() -> None:
 
 
 def test_closing_does_not_wait_for_a_long_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Processes that the import started do not remain either."""
+    """Processes started during the import do not keep running either."""
     (tmp_path / "slow_checker.py").write_text(
         "import os, subprocess, time\n"
         "if os.environ.get('STEELYARD_FORKSERVER'):\n"

@@ -1,4 +1,4 @@
-"""Samplers on a real Ray cluster: each sample is delivered once, weights reach all replicas, and kills are survived."""
+"""Samplers on a real Ray cluster: samples arrive once, weights reach all replicas, and killed replicas are replaced."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.tiny import tasks, tiny_policy
 
 DECODING = Decoding(max_new_tokens=6)
 REFUSED = 666
-"""A version that only samplers with earlier published weights load; new ones fail on it."""
+"""A version of the weights that new samplers fail to load; samplers with an earlier published version accept it."""
 
 
 class LoadedSampler(LocalSampler):

@@ -1,4 +1,4 @@
-"""Real sandbox escapes attempted at every isolation level, and callers that die in the middle of a run."""
+"""Real sandbox escapes attempted at every isolation level, and callers that die mid-run."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def flip_a_bit(path: Path) -> None:
 
 
 def zero_the_tail(path: Path) -> None:
-    """Imitate a power cut: the length is right, but the last block was never written."""
+    """Simulate a power cut: the length is right, but the last block was never written."""
     data = path.read_bytes()
     path.write_bytes(data[: len(data) // 2] + bytes(len(data) - len(data) // 2))
 
@@ -97,7 +97,7 @@ def test_every_flipped_byte_of_the_manifest_is_detected(tmp_path: Path) -> None:
         data[position] ^= 0x04
         path.write_bytes(bytes(data))
         found = store.latest()
-        # Changed white space is harmless: the content is the same.
+        # Whitespace changes are harmless: the content is the same.
         assert found is None or json.loads(bytes(data)) == json.loads(original), (position, chr(original[position]))
 
 
@@ -168,7 +168,7 @@ def test_a_newer_format_is_not_treated_as_damage(tmp_path: Path, monkeypatch: py
 
 
 class Killed(BaseException):
-    """Imitates a kill between two system calls of the store."""
+    """Simulates a kill between two of the store's system calls."""
 
 
 def _die_at(monkeypatch: pytest.MonkeyPatch, call: int) -> list[str]:
@@ -220,7 +220,7 @@ def test_a_second_kill_in_a_row_keeps_the_checkpoint_that_the_first_one_left(
 ) -> None:
     store = Store(tmp_path, keep_last=1)
     store.save(10, state={"n": 10})
-    _die_at(monkeypatch, 1)  # the old step 10 has been renamed, the new one has not
+    _die_at(monkeypatch, 1)  # the old step 10 has been renamed, but the new one has not
     with pytest.raises(Killed):
         store.save(10, state={"second": True})
     monkeypatch.undo()

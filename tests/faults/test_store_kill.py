@@ -1,4 +1,4 @@
-"""SIGKILL at random moments of a process that does nothing but save: an intact checkpoint is always found."""
+"""SIGKILL a process at random times while it saves repeatedly: an intact checkpoint is always found."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The examples in the README and the project of `steelyard init` learn visibly."""
+"""The examples in the README and the project created by `steelyard init` show clear learning."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from steelyard.tracking import read_metrics
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """An empty working folder; its modules are unloaded afterwards."""
+    """An empty working directory; its modules are unloaded afterwards."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     yield tmp_path

@@ -88,7 +88,7 @@ def test_several_updates_per_rollout_learn(tmp_path: Path) -> None:
 
 
 def test_lora_learns(tmp_path: Path) -> None:
-    """The frozen base has embeddings that are large enough to distinguish."""
+    """The embeddings of the frozen base are large enough to be distinguished."""
     assert_learnt(learnt(tmp_path, Credit(), policy=tiny_policy(words=WORDS, lora=Lora(8, 16)), lr=1e-2))
 
 

@@ -23,8 +23,7 @@ from steelyard.config.tasks import TasksConfig
 from steelyard.data import as_tasks, load_tasks
 from steelyard.memory.footprint import estimate_methods
 from steelyard.opened_run import Run
-from steelyard.planning.plan import Deployment
-from steelyard.planning.plan import Run as PlannedRun
+from steelyard.planning.plan import Deployment, PlannedRun
 from steelyard.policies.adapters import Lora
 from steelyard.policies.loading import PolicyOptions
 from steelyard.policies.scratch import Architecture
@@ -197,5 +196,5 @@ def test_the_plan_command_describes_the_site_that_planning_assumes() -> None:
     assert plan.cores == site["cores"].default
     assert plan.check_seconds == site["check"].default.mean
     assert plan.publish_gbs * 1e9 == site["publish"].default
-    assert plan.reached == site["efficiency"].default
+    assert plan.efficiency == site["efficiency"].default
     assert options_of("doctor").rank == configured("model.lora.rank")

@@ -53,7 +53,7 @@ def read_sources(package: Path) -> dict[str, str]:
 
 
 def import_graph(sources: Mapping[str, str]) -> Graph:
-    """Modules imported by each module, as far as they are in ``sources``."""
+    """The modules in ``sources`` that each module imports."""
     packages = {name.rpartition(".")[0] for name in sources}
     return {name: set(_imports(name, text, sources, packages)) - {name} for name, text in sources.items()}
 
@@ -102,7 +102,7 @@ def _reachable(graph: Graph, start: str) -> set[str]:
 def _shortest_cycle(graph: Graph, start: str) -> list[str]:
     paths = [[start]]
     visited: set[str] = set()
-    for path in paths:  # grows while it is read: breadth first
+    for path in paths:  # grows during iteration: breadth-first search
         for module in sorted(graph[path[-1]]):
             if module == start:
                 return [*path, start]

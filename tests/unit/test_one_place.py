@@ -1,4 +1,4 @@
-"""Mechanisms that must exist only once: suggestions, loading by name, special tokens, shortening of text."""
+"""Mechanisms that must exist only once: suggestions, loading by name, special tokens and text shortening."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SOURCE = Path(__file__).parents[2] / "src" / "steelyard"
         (r"difflib", {"suggest.py"}),
         (r"import_module\((?!\")", {"cli.py", "import_paths.py", "verification/transport.py"}),
         (r"\"<(?:pad|bos|eos|mask)>\"|\[UNK\]", {"special_tokens.py"}),
-        (r"![rs]:\.\d", {"policies/tokens/chat_template_process.py"}),  # a script that imports nothing of Steelyard
+        (r"![rs]:\.\d", {"policies/tokens/chat_template_process.py"}),  # a script that imports nothing from Steelyard
         (r"\] \+ \"(?:…|\.\.\.)\"|\"(?:…|\.\.\.)\" \+", set[str]()),
         (r"finish == \"length\"|finish [!=]= \"stop\"", {"types.py"}),
     ],
@@ -66,7 +66,7 @@ def test_models_from_scratch_use_the_special_tokens() -> None:
 
 
 def test_only_user_code_is_searched_in_the_working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A module in the working folder must not replace a domain of an installed package."""
+    """A module in the working directory must not replace a domain from an installed package."""
     (tmp_path / "of_this_folder.py").write_text("def f(): return 1\n", encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry not in ("", str(tmp_path))])

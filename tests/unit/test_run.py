@@ -21,7 +21,7 @@ from tests.tiny import tiny_trainer
 STEPS = 6
 CONFIG = configs.load("text", {"model.path": "unused", "tasks.file": "unused", "verify.verifier": "unused:score"})
 Trouble = Callable[[Trainer, int], None]
-"""Called in a step of the n-th trainer, before its update."""
+"""Called in each step of the n-th trainer, before the update."""
 
 
 class Run:
@@ -32,7 +32,7 @@ class Run:
         self.built = 0
         self.lost_while_building: set[int] = set()
         self.trainers: list[weakref.ref[Any]] = []
-        monkeypatch.setattr(running.log, "disabled", True)  # pytest keeps every record, with the error and its frames
+        monkeypatch.setattr(running.log, "disabled", True)  # pytest keeps log records, including error frames
         monkeypatch.setattr(running, "start_run", lambda *_: self.build())
         monkeypatch.setattr(running, "resume_run", lambda *_: self.build())
 

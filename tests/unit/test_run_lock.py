@@ -63,7 +63,7 @@ def test_moving_or_deleting_the_folder_is_detected(tmp_path: Path) -> None:
         with pytest.raises(CheckpointError, match=r"moved to .*elsewhere.*--resume"):
             lock.require_in_place()
         folder.mkdir()
-        (folder / LOCK).touch()  # another run took its place
+        (folder / LOCK).touch()  # another run has taken its place
         with pytest.raises(CheckpointError, match="moved"):
             lock.require_in_place()
         (tmp_path / "elsewhere" / LOCK).unlink()

@@ -1,4 +1,4 @@
-"""Text from models, verifiers and data sets is printed safely and never too long."""
+"""Text from models, verifiers and datasets is printed safely and shortened if necessary."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Code that a recipe or run folder names is found without executing it, and needs the user's consent."""
+"""Code referenced by a recipe or run folder is found without being executed, and requires the user's consent."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MINE = "from pathlib import Path\nPath(__file__).with_name('imported').touch()\n
 
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Create a working folder with a module ``mine``, and a state folder without agreements."""
+    """Create a working directory with a module ``mine``, and a state folder without any recorded consent."""
     work = tmp_path / "work"
     work.mkdir()
     (work / "mine.py").write_text(MINE, encoding="utf-8")
@@ -212,7 +212,7 @@ def test_a_run_logs_to_the_users_account_only_with_consent(here: Path) -> None:
 
 
 def test_the_code_of_a_warm_start_belongs_to_the_run(here: Path) -> None:
-    """Its model replaces the configured one, with the same settings."""
+    """The warm-started model replaces the configured one and uses the same settings."""
     config = config_of(DOMAIN_BASE, model={"scratch": {}, "trust_remote_code": True}, warmstart={})
     (found,) = trust.references(config)
     assert str(here / "runs" / "run" / "warmstart") in found.effect
@@ -317,7 +317,7 @@ def test_without_a_writable_state_folder_consent_is_needed_every_time(
 
 
 def test_agreements_in_a_relative_folder_are_ignored(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An archive could contain them."""
+    """An archive could contain its own consent records."""
     folder, config = run_folder(here), config_of()
     trust.remember_run(folder, config)
     monkeypatch.setenv("XDG_STATE_HOME", os.path.relpath(here.parent / "state"))

@@ -1,4 +1,4 @@
-"""Checks of fixed faults, one module per topic; each lists its checks as ``CHECKS: tuple[SeamCheck, ...]``."""
+"""Checks for fixed bugs, one module per topic; each lists its checks as ``CHECKS: tuple[SeamCheck, ...]``."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from benchmarks.framework.result import Comparison
 
 @dataclass(frozen=True)
 class SeamCheck:
-    """A fault that was fixed: a figure that reveals it, its value before the fix, and the bar."""
+    """A fixed bug: a figure that reveals it, its value before the fix, and the bar."""
 
     item: str
     """The topic or the claim, in a few words."""
     figure: str
-    """What the number measures."""
+    """Description of the figure."""
     before: float
-    """The figure with the fix undone: measured, or reported (hidden tokens), or derived (rounding bias)."""
+    """The figure with the fix reverted: measured, reported (hidden tokens) or derived (rounding bias)."""
     measure: Callable[[bool], float]
     """Measures the figure; the argument is ``quick``."""
     comparison: Comparison

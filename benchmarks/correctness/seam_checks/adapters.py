@@ -1,4 +1,4 @@
-"""Adapters that were trained elsewhere: their reference, and their weights as exported to another engine."""
+"""Adapters trained elsewhere: their reference policy, and their weights as exported to another engine."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ def _bare(seed: int = 0) -> Policy:
 
 
 def _adapted(**options: Any) -> Policy:
-    """Build a policy with an adapter made by PEFT whose weights differ from their initial values."""
+    """Build a policy with a PEFT adapter whose weights differ from their initial values."""
     policy = _bare()
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(0)
         model = get_peft_model(policy.model, LoraConfig(r=8, lora_alpha=16, target_modules="all-linear", **options))
         for parameter in adapter_tensors(model, TRAINED).values():
             parameter.add_(0.3 * torch.randn_like(parameter))
-    return policy.beside(model)
+    return policy.with_model(model)
 
 
 def kl_to_an_identical_reference(_quick: bool) -> float:
-    """Return the mean exact KL in train mode to an identical second adapter; the adapter was trained with dropout."""
+    """Return the mean exact KL, in train mode, to an identical second adapter; the adapter was trained with dropout."""
     policy = _adapted(lora_dropout=0.2)
     reference = AdapterReference(policy)
     policy.train(True)
-    sample = policy.given(Task("t", "1"), TEXT, SampleKey(0, 0, 0, 0))
+    sample = policy.sample_from_text(Task("t", "1"), TEXT, SampleKey(0, 0, 0, 0))
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(0)
         kl_N = policy.evaluate(policy.collate([sample]), reference).kl_N
@@ -60,7 +60,7 @@ def logits_of_merged_dora(_quick: bool) -> float:
 
 
 def unknown_names(_quick: bool) -> float:
-    """Count the weights exported under names that the plain model lacks; a rejected adapter exports none."""
+    """Count the weights exported under names the plain model does not have; a rejected adapter exports none."""
     known = _bare().model.state_dict().keys()
     try:
         policy = _adapted(modules_to_save=["norm"])

@@ -1,4 +1,4 @@
-"""An adaptive KL coefficient reacts within a few hundred steps, whatever the number of samples per step."""
+"""An adaptive KL coefficient reacts within a few hundred steps, regardless of the number of samples per step."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ FACTOR = 10.0
 
 
 def steps_to_react(_: bool) -> float:
-    """Count the steps of 64 samples until a coefficient has grown tenfold, with KL at twice its target."""
+    """Count the 64-sample steps until the coefficient has grown tenfold, with the KL at twice its target."""
     overrides = ["--loss.kl.coefficient=0.05", "--loss.kl.adaptive.target=0.1"]
     sizes = ["--sampling.tasks_per_step=8", "--sampling.group_size=8"]
     config = configs.load("sequences", [*overrides, *sizes])

@@ -1,4 +1,4 @@
-"""The local sampler rejects models that it cannot run when it is built, not during sampling."""
+"""The local sampler rejects models it cannot run at construction time, not during sampling."""
 
 from __future__ import annotations
 

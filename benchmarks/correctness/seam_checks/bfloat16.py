@@ -1,4 +1,4 @@
-"""Full fine-tuning in bfloat16 applies small updates."""
+"""Full fine-tuning in bfloat16 does not lose small updates."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NUMBERS, STEPS = 1 << 16, 100
 
 @lru_cache
 def _change(dtype: torch.dtype) -> Tensor:
-    """Return the change of pretrained-sized weights after 100 steps at 1e-5, with gradients of non-zero mean."""
+    """Return the change in weights of pretrained magnitude after 100 steps at 1e-5, with non-zero-mean gradients."""
     generator = torch.Generator().manual_seed(0)
     start = (0.03 * torch.randn(NUMBERS, generator=generator)).bfloat16()
     mean = torch.randn(NUMBERS, generator=generator)
@@ -31,18 +31,18 @@ def _change(dtype: torch.dtype) -> Tensor:
 
 
 def share_that_moves(_quick: bool) -> float:
-    """Return the share of weights that changed."""
+    """Return the fraction of weights that changed."""
     return float((_change(torch.bfloat16) != 0).double().mean())
 
 
 def share_that_arrives(_quick: bool) -> float:
-    """Return the projection of the bfloat16 change on the float32 change, relative to the latter."""
+    """Return the projection of the bfloat16 change onto the float32 change, relative to the latter."""
     narrow, wide = _change(torch.bfloat16), _change(torch.float32)
     return float(narrow @ wide / (wide @ wide))
 
 
 def bias_of_rounding(_quick: bool) -> float:
-    """Return the largest bias of a rounded number, in units of the last bit, over 64 numbers between two neighbours.
+    """Return the largest bias of a rounded number, in units of the last bit, over 64 values between two neighbours.
 
     Rounding to nearest has a bias of 0.5.
     """

@@ -10,7 +10,7 @@ from steelyard.training.credit import Credit, LengthPenalty
 from steelyard.types import Decisions, FinishReason, Group, Sample, SampleKey, Task, Verdict
 
 SampleSpec = tuple[float, int, FinishReason]
-"""Reward, length and finish reason of a sample."""
+"""A sample's reward, length and finish reason."""
 PENALISED = Credit(truncated="penalise", truncation_penalty=1.0)
 CASES: tuple[tuple[Credit, tuple[SampleSpec, SampleSpec], bool], ...] = (
     (Credit(), ((1000.0, 2, "stop"), (1000.0009, 2, "stop")), False),
@@ -21,7 +21,7 @@ CASES: tuple[tuple[Credit, tuple[SampleSpec, SampleSpec], bool], ...] = (
     (Credit(truncated="mask"), ((1.0, 2, "stop"), (2.0, 2, "length")), True),
     (Credit(estimator=best_of_group), ((1.0, 2, "stop"), (1.0, 2, "stop")), True),
 )
-"""Credit, a group of two, and whether it is dead."""
+"""Credit settings, a group of two, and whether the group is dead."""
 
 
 def _group(specs: tuple[SampleSpec, SampleSpec]) -> Group:
@@ -36,7 +36,7 @@ def _sample(index: int, length: int, finish: FinishReason) -> Sample:
 
 
 def wrong(_: bool) -> float:
-    """Count the groups that are wrongly classified as dead or as not dead."""
+    """Count the groups wrongly classified as dead or not dead."""
     return float(sum(credit.dead(_group(specs)) != dead for credit, specs, dead in CASES))
 
 

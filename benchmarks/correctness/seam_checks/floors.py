@@ -1,4 +1,4 @@
-"""A rejected sample never beats a scored sample by accident, whatever the sign of the rewards."""
+"""A rejected sample never beats a scored sample by accident, regardless of the sign of the rewards."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from steelyard.verification import AnyVerifier, InlinePool, Item, as_verifier, p
 
 SIZE = 8
 INVALID = 0.3
-"""Share of the samples that the verifier rejects."""
+"""Fraction of samples the verifier rejects."""
 
 
 def likelihood(_: Task, text: str) -> float:
-    """Return a log-likelihood, which is negative, or reject a text that is too long."""
+    """Return a (negative) log-likelihood, or reject text that is too long."""
     if text.startswith("!"):
         raise Invalid("too long")
     return -2.3 + float(text.lstrip("!"))
 
 
 def closeness(_: Task, text: str) -> float:
-    """Return a value in 0 .. 1, whose best becomes the worst with a weight of -1."""
+    """Return a value between 0 and 1; with a weight of -1, the best becomes the worst."""
     return abs(float(text.lstrip("!"))) % 1.0
 
 
@@ -51,7 +51,7 @@ def _sample(slot: int, index: int, text: str) -> Sample:
 
 
 def _beaten(groups: list[Group]) -> float:
-    """Return the share of rejected samples with a higher advantage than some scored sample of their group."""
+    """Return the fraction of rejected samples with a higher advantage than some scored sample in their group."""
     credit = Credit(group_norm)
     rejected, above = 0, 0
     for group in groups:

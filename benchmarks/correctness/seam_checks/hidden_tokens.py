@@ -15,7 +15,7 @@ LIMIT = 8
 
 
 def evens(task: Any, text: str) -> float:
-    """Score like the README's first verifier: as many numbers as requested, all of them even."""
+    """Score like the README's first verifier: the requested count of numbers, all of them even."""
     numbers, count = text.split(), task.spec["count"]
     right = sum(number in "02468" for number in numbers)
     return min(right, count) / max(len(numbers), count)
@@ -58,7 +58,7 @@ def steps_of(quick: bool) -> int:
 
 
 def hiding(quick: bool) -> float:
-    """Return the share of samples with a sampled token that is neither in the text nor the end token."""
+    """Return the fraction of samples with a sampled token that is neither in the text nor the end token."""
     samples = trained(steps_of(quick))
     shown = [len(sample.text.split()) + (sample.finish == "stop") for sample in samples]
     return float(np.mean([len(sample.completion_ids) > count for sample, count in zip(samples, shown, strict=True)]))

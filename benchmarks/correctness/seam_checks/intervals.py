@@ -1,4 +1,4 @@
-"""The 95% intervals of pass@k and success have the right coverage for few tasks, by simulation."""
+"""In simulation, the 95% intervals of pass@k and success have the right coverage even for few tasks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CASES = ((1, 1, 0.5, 0.5), (1, 1, 0.5, 2.0), (4, 1, 0.5, 2.0), (4, 1, 2.0, 0.5),
 
 
 def coverage(tasks: int, case: tuple[int, int, float, float], repeats: int) -> float:
-    """Return the share of simulated evaluations whose interval contains the true mean over all tasks."""
+    """Return the fraction of simulated evaluations whose interval contains the true mean over all tasks."""
     samples, k, alpha, beta = case
     rng = np.random.default_rng([tasks, samples, k])
     true = float(np.mean(1 - (1 - rng.beta(alpha, beta, 200_000)) ** k))

@@ -1,7 +1,7 @@
-"""KL in the loss for samples of a stale policy: the expected gradient, compared with enumeration.
+"""KL in the loss for samples from a stale policy: the expected gradient, compared with enumeration.
 
 All sentences of two tokens are listed with their probability under the policy that sampled them. The correct gradient
-is that of the KL at the states that this policy visits.
+is that of the KL at the states this policy visits.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from steelyard.algorithms.surrogates import reinforce
 WORDS = 6
 UNCAPPED = 1e9
 SHIFT = 0.8
-"""Distance of the current logits from those that sampled, in standard deviations."""
+"""Distance of the current logits from the sampling policy's logits, in standard deviations."""
 
 
 def _kl_at_states(kl: str, logp_SV: Tensor, reference_SV: Tensor) -> Tensor:

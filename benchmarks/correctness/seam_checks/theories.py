@@ -17,7 +17,7 @@ from steelyard.domains.theories.reward.reward import TheoryScorer
 from steelyard.types import Task
 
 UNSEEN = ("1 1 +1", "1 1 +2", "1 3 +2/3", "1 8 0", "2 3 +1/6")
-"""Scalars with charge or colour to which no term gives a mass."""
+"""Charged or coloured scalars that no term gives a mass."""
 BREAKING = ("1 1 +1 c1 1e3", "1 1 -2 c1 1e2", "1 3 +2/3 c1 1e3", "1 1 +1 c1 1e3 S3 1 3 +1/6 c1 1e3")
 """Vacuum expectation values that break electromagnetism, colour, or both."""
 
@@ -64,7 +64,7 @@ def random_groups(groups: int, size: int) -> list[list[float]]:
 
 
 def reinforced_failures(quick: bool) -> float:
-    """Return the share of random groups in which the median failure has a positive advantage next to one success."""
+    """Return the fraction of random groups in which the median failure has a positive advantage next to one success."""
     import torch
 
     from steelyard.algorithms.advantages import group_norm
@@ -74,13 +74,13 @@ def reinforced_failures(quick: bool) -> float:
     positive = 0
     for failures in groups:
         reward_M = torch.tensor([*failures, success], dtype=torch.float64)
-        advantage_M = group_norm(reward_M, torch.zeros(len(reward_M), dtype=torch.max_words))
+        advantage_M = group_norm(reward_M, torch.zeros(len(reward_M), dtype=torch.long))
         positive += bool(advantage_M[:-1].quantile(0.5) > 0)
     return positive / len(groups)
 
 
 def below_floor(quick: bool) -> float:
-    """Return the share of random theories that score below a rejected text."""
+    """Return the fraction of random theories that score below a rejected output."""
     floor = TheoryScorer().verifier().floor
     assert floor is not None
     rewards = [reward for group in random_groups(*((6, 24) if quick else (40, 64))) for reward in group]

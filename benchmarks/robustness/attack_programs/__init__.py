@@ -12,9 +12,9 @@ class Attack:
     """A hostile or broken input that must not harm a run."""
 
     target: str
-    """The attacked part of the system, in a word or two."""
+    """The part of the system under attack, in a word or two."""
     name: str
     run: Callable[[Path], str | None]
-    """Carries out the attack in an empty folder. Returns None if the system was not harmed, else what went wrong."""
+    """Carries out the attack in an empty folder. Returns None if the system was unharmed, else the failure."""
     quick: bool = True
-    """Takes a few seconds at most, so that it also runs as a test."""
+    """Whether the attack takes only a few seconds and so also runs as a test."""

@@ -14,7 +14,7 @@ from benchmarks.framework.process import ROOT
 from benchmarks.robustness.attack_programs import Attack
 
 MEMORY = 512 << 20
-"""Address space in addition to that of the imports."""
+"""Address space allowed on top of what the imports use."""
 SECONDS = 120
 MEASURE = f"""
 import json, resource, sys
@@ -69,7 +69,7 @@ GRAMMARS: dict[str, tuple[str, Any]] = {
 
 
 def analyse(kind: str, source: Any) -> Callable[[Path], str | None]:
-    """Return an attack that analyses a grammar in a process with little memory, as before the first sample."""
+    """Return an attack that analyses a grammar, as a run does before sampling, in a process with little memory."""
 
     def run(_folder: Path) -> str | None:
         done = subprocess.run(
@@ -116,7 +116,7 @@ except PolicyError as error:
 tokenizer.chat_template = "{{ messages[0].content }}"
 print(len(codec.encode((message,))))
 """
-"""Encodes a prompt with the hostile template, then one with a sound template."""
+"""Encodes a prompt with the hostile template, then one with a harmless template."""
 
 
 def encode(template: str) -> Callable[[Path], str | None]:

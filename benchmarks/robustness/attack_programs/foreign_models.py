@@ -1,4 +1,4 @@
-"""Models, adapters and checkpoints from strangers: each leaves a file behind if any of its code is executed."""
+"""Models, adapters and checkpoints from strangers: each leaves a file behind if any of its code runs."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class _Bomb:
 
 
 def _model_folder(change: Callable[[Path, Path], None], names: Mapping[str, Any], folder: Path) -> str | None:
-    """Start the run from a model that comes with it and contains code or pickles."""
+    """Start the run from a bundled model that contains code or pickles."""
     folder = folder / "work"
     foreign_run(folder)
     with working_as(folder):
@@ -143,7 +143,7 @@ def _chat_template(folder: Path) -> str | None:
 
 
 def _pickled_checkpoint(folder: Path) -> str | None:
-    """Put pickle files that other programs would load next to the files that are read."""
+    """Add pickle files that other programs would load next to the files Steelyard reads."""
     folder = folder / "work"
     foreign_run(folder)
     with working_as(folder):

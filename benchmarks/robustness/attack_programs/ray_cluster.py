@@ -1,4 +1,4 @@
-"""Strangers at the ports of a local Ray cluster: anybody who gets in can run any code."""
+"""Strangers connecting to a local Ray cluster's ports: anyone who gets in can run arbitrary code."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ METHOD = "/ray.rpc.NodeInfoGcsService/GetAllNodeInfo"
 
 
 def listening_to_others() -> list[str]:
-    """Return the non-loopback addresses at which this process or a descendant listens, in the kernel's format."""
+    """Return the non-loopback addresses on which this process or a descendant listens, in the kernel's format."""
     sockets: dict[str, str] = {}
     for table in ("tcp", "tcp6"):
         for line in Path(f"/proc/net/{table}").read_text(encoding="ascii").splitlines()[1:]:
@@ -49,7 +49,7 @@ def refused(address: str, metadata: Sequence[tuple[str, str]]) -> bool:
 
 
 def flaw(connection: Connection) -> str | None:
-    """Return what is wrong with a running local cluster, or None."""
+    """Return the problem with a running local cluster, or None."""
     if found := listening_to_others():
         return f"it listens at {', '.join(found)}"
     address, token = connection.ray.get_runtime_context().gcs_address, os.environ.get(AUTH_TOKEN, "")

@@ -1,4 +1,4 @@
-"""A second process, a file manager or a signal interferes with the folder of a run that is training."""
+"""A second process, a file manager or a signal interferes with the folder of a running training run."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def training(folder: Path, *words: str) -> Command:
 
 
 def second_process(words: tuple[str, ...], folder: Path) -> str | None:
-    """Check that the second process is rejected and the first one is not affected."""
+    """Check that the second process is rejected and that the first one is unaffected."""
     first = training(folder)
     before = (folder / RUN / "config.toml").read_bytes()
     start_time = time.monotonic()
@@ -60,13 +60,13 @@ def delete(folder: Path) -> None:
 
 
 def replace(folder: Path) -> None:
-    """Replace the folder by a copy."""
+    """Replace the folder with a copy."""
     (folder / RUN).rename(folder / "moved")
     shutil.copytree(folder / "moved", folder / RUN)
 
 
 def taken_away(harm: Callable[[Path], None], message: str, folder: Path) -> str | None:
-    """Check that the run stops with a message, and writes nothing more where its folder was."""
+    """Check that the run stops with a message and writes nothing more to its former location."""
     command = training(folder)
     command.send(signal.SIGSTOP)
     harm(folder)

@@ -1,4 +1,4 @@
-"""Hostile output of a verifier, and outputs that cannot be written: neither ends a run or controls the terminal.
+"""Hostile verifier output and unwritable outputs: neither ends a run or controls the terminal.
 
 Every attack trains a tiny policy through the real command line.
 """
@@ -68,7 +68,7 @@ def score(task, text):
 
 
 def trains(score: str, folder: Path, *, pool: str = "inline", largest: float = 1e6) -> str | None:
-    """Check that the run finishes, writes little, and writes no escape sequence."""
+    """Check that the run finishes, writes little, and writes no escape sequences."""
     ids = [f"task{ESCAPE}[2J", "task\ud800", "plain"]
     tasks = "".join(json.dumps({"id": name, "prompt": "a b"}) + "\n" for name in ids)
     (folder / "tasks.jsonl").write_text(tasks, encoding="utf-8")
@@ -84,7 +84,7 @@ def trains(score: str, folder: Path, *, pool: str = "inline", largest: float = 1
 
 
 def breaker_message(folder: Path) -> str | None:
-    """Check that the breaker's message shows the verifier's text without escape sequences, and how to resume."""
+    """Check that the breaker's message shows how to resume, and the verifier's text without escape sequences."""
     write_run(folder, score=HEAD + BROKEN)
     code, command = steelyard(folder, *TRAIN)
     if code != 2 or "steelyard train --resume runs/tiny" not in command.error:
@@ -93,7 +93,7 @@ def breaker_message(folder: Path) -> str | None:
 
 
 def finishes(folder: Path, command: Command) -> str | None:
-    """Check that training finishes although its output cannot be written."""
+    """Check that training finishes even if its output cannot be written."""
     code = command.wait()
     if code != 0:
         return f"exit code {code}: {command.error[-300:]}"
@@ -136,7 +136,7 @@ def closed_output(folder: Path) -> str | None:
 
 
 def blocked(block: Callable[[Path], object], name: str, folder: Path) -> str | None:
-    """Make a file or folder of the run unwritable during training: the run must finish and warn once."""
+    """Make one of the run's files or folders unwritable during training: the run must finish and warn once."""
     write_run(folder)
     command = start(folder, *TRAIN, "--run.steps", "100000", "--checkpoint.every", "0")
     metrics = folder / RUN / "metrics.jsonl"
@@ -187,7 +187,7 @@ def full_disk(folder: Path) -> str | None:
 
 @contextmanager
 def small_disk(place: Path) -> Iterator[Callable[[], Path]]:
-    """Mount a file system of 1 MB at ``place`` and yield a function that fills it. Needs the right to mount."""
+    """Mount a 1 MB file system at ``place`` and yield a function that fills it. Requires permission to mount."""
     place.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(place)], check=True, capture_output=True)
 

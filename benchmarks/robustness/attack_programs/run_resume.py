@@ -1,4 +1,4 @@
-"""Resuming with an incompatible configuration, and checkpoints with foreign files."""
+"""Resuming with an incompatible configuration, and checkpoints that contain foreign files."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ RESUME = ("train", "--resume", str(RUN), "--run.steps", "8")
 
 
 def trained(folder: Path) -> None:
-    """Train a run of four steps with checkpoints of steps 2 and 4."""
+    """Train for four steps with checkpoints at steps 2 and 4."""
     write_run(folder)
     code, command = steelyard(folder, *TRAIN)
     if code != 0:
-        raise RuntimeError(f"the run ended with {code}: {command.error[-300:]}")
+        raise RuntimeError(f"the run exited with {code}: {command.error[-300:]}")
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -26,7 +26,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def rejected(words: tuple[str, ...], message: str, folder: Path) -> str | None:
-    """Resume with another configuration: a message must name the difference, and nothing is written."""
+    """Resume with a different configuration: a message must name the difference, and nothing may be written."""
     trained(folder)
     before = contents(folder / RUN)
     code, command = steelyard(folder, *RESUME, *words)
@@ -36,7 +36,7 @@ def rejected(words: tuple[str, ...], message: str, folder: Path) -> str | None:
 
 
 def changed_verifier(folder: Path) -> str | None:
-    """Check that the resumed run warns once if its verifier, or a helper module next to it, has changed."""
+    """Check that the resumed run warns once if its verifier or a helper module next to it has changed."""
     (folder / "rules.py").write_text("LETTER = 'a'\n")
     write_run(folder, score="import rules\n" + SCORE.replace("'a'", "rules.LETTER"))
     steelyard(folder, *TRAIN)
@@ -62,7 +62,7 @@ def link_to_pipe(path: Path) -> None:
 
 
 def link(path: Path) -> None:
-    """Replace the file by a link to the same content, which may change later."""
+    """Replace the file with a link to the same content, which may change later."""
     path.rename(path.with_name("elsewhere"))
     path.symlink_to(path.with_name("elsewhere"))
 
@@ -81,7 +81,7 @@ def tampered(harm: Callable[[Path], None], name: str, folder: Path) -> str | Non
 
 
 def link_as_checkpoint(folder: Path) -> str | None:
-    """Replace an old checkpoint by a link: pruning must remove the link, not its target."""
+    """Replace an old checkpoint with a link: pruning must remove the link, not its target."""
     trained(folder)
     old = folder / RUN / "checkpoints/step-00000002"
     old.rename(folder / "kept")
@@ -99,7 +99,7 @@ ATTACKS = (
         "a reordered vocabulary",
         partial(rejected, ("--model.scratch.vocabulary", '["b", "a"]'), "vocabulary"),
     ),
-    Attack("resume", "a wider model", partial(rejected, ("--model.scratch.width", "32"), "does not fit")),
+    Attack("resume", "a wider model", partial(rejected, ("--model.scratch.width", "32"), "does not match")),
     Attack("resume", "other tasks", partial(rejected, ("--tasks.prompts", '["b"]'), "tasks changed"), quick=False),
     Attack("resume", "changed code of the verifier", changed_verifier),
     Attack("checkpoint", "the manifest is a pipe", partial(tampered, pipe, "manifest.json")),

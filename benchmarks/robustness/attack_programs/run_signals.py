@@ -25,7 +25,7 @@ RESUME = ("train", "--resume", str(RUN))
 
 
 def during_training(number: signal.Signals, folder: Path) -> str | None:
-    """Check that the step is finished and saved, and that the exit code says that the run can be resumed."""
+    """Check that the step finishes and is saved, and that the exit code signals that the run can be resumed."""
     write_run(folder)
     command = start(folder, *TRAIN, "--run.steps", "1000000")
     metrics = folder / RUN / "metrics.jsonl"
@@ -40,7 +40,7 @@ def during_training(number: signal.Signals, folder: Path) -> str | None:
 
 
 def before_training(phase: str, number: signal.Signals, folder: Path) -> str | None:
-    """Interrupt a warm start or the training of a judge: its work is kept, and the resumed run continues."""
+    """Interrupt a warm start or judge training: the work is kept, and the resumed run continues."""
     write_run(folder, config=INFILL)
     command = start(folder, *TRAIN)
     command.wait_until(lambda: f"{phase} (" in command.error)

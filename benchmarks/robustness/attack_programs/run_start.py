@@ -16,7 +16,7 @@ from benchmarks.robustness.tiny_runs import CONFIG, RUN, TRAIN, steelyard, write
 
 
 def explained(folder: Path, *words: str, message: str, before: Callable[[], None] | None = None) -> str | None:
-    """Check for exit code 2 and a message with the problem and its solution."""
+    """Check for exit code 2 and a message that names the problem and its solution."""
     code, command = steelyard(folder, *words, before=before)
     if code != 2 or message not in command.error or "Traceback" in command.error:
         return f"exit code {code}: {command.error[-300:]}"
@@ -31,7 +31,7 @@ def full_disk(folder: Path) -> str | None:
 
 
 def small_files(folder: Path) -> str | None:
-    """Limit the file size below that of the configuration."""
+    """Limit file sizes to less than the size of the configuration."""
     write_run(folder)
     return explained(folder, *TRAIN, "--checkpoint.every", "0", message="--run.folder", before=allow_tiny_files)
 
@@ -42,7 +42,7 @@ def allow_tiny_files() -> None:
 
 @contextmanager
 def read_only(folder: Path) -> Iterator[None]:
-    """Make a folder read-only, even for root if it has the right to mount."""
+    """Make a folder read-only, even for root where mounting is permitted."""
     folder.mkdir(exist_ok=True)
     if os.getuid() == 0:
         subprocess.run(["mount", "-t", "tmpfs", "-o", "ro", "none", str(folder)], check=True, capture_output=True)

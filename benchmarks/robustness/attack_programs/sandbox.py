@@ -1,4 +1,4 @@
-"""Sandboxed programs that try to get the caller's keys, its files during clean-up, or its time."""
+"""Sandboxed programs that try to steal the caller's keys, reach its files during clean-up, or waste its time."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def read_the_keyring(level: Level) -> Callable[[Path], str | None]:
 
 
 def replace_folder_by_link(folder: Path) -> str | None:
-    """Replace the program's own folder by a link to a folder of the caller, which is possible at the floor level."""
+    """Replace the program's own folder with a link to one of the caller's, which is possible at the floor level."""
     private, moved = folder / "private", folder / "moved"
     private.mkdir()
     (private / "key").write_text("x", encoding="ascii")

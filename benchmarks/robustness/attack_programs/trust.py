@@ -1,4 +1,4 @@
-"""Runs and recipes from strangers: each leaves a file behind if any of its code is executed."""
+"""Runs and recipes from strangers: each leaves a file behind if any of its code runs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from benchmarks.robustness.foreign_runs import (
 )
 from steelyard.config.overrides import apply_overrides
 
-AUTOMATON = {"constraint.kind": "automaton", "constraint.over": "words"}
+AUTOMATON = {"constraint.kind": "automaton", "constraint.symbols": "words"}
 
 # --- code in the configuration of a run ------------------------------------------------------------------------------
 
@@ -49,7 +49,7 @@ def _code_in_run(key: str, keys: Mapping[str, Any], commands: Sequence[Sequence[
 
 
 def _in_domain(folder: Path) -> str | None:
-    """Name code in the rewards of the theories domain, which every command that builds the domain would import."""
+    """Reference code in the theories domain's rewards, which every command that builds the domain would import."""
     folder = folder / "work"
     foreign_run(folder, SEQUENCES)
     with working_as(folder):
@@ -64,7 +64,7 @@ def _in_domain(folder: Path) -> str | None:
 
 
 def _unused_code(folder: Path) -> str | None:
-    """Name code for the advantage estimator, which only training needs: evaluation must not ask for trust."""
+    """Specify code as the advantage estimator, which only training needs: evaluation must not ask for trust."""
     folder = folder / "work"
     foreign_run(folder)
     with working_as(folder):
@@ -96,7 +96,7 @@ def _any_class(folder: Path) -> str | None:
 
 
 def _returned_run(folder: Path) -> str | None:
-    """Return the user's own run in an archive, with its id but with another module of the same name."""
+    """Send the user's own run back in an archive, with its id but a different module of the same name."""
     mine, archive = folder / "mine", folder / "archive"
     foreign_run(mine)
     with working_as(mine):
@@ -111,7 +111,7 @@ def _returned_run(folder: Path) -> str | None:
 
 
 def _own_run(folder: Path) -> str | None:
-    """Check, as a control, that users can evaluate and resume their own run without a question, even if moved."""
+    """Check, as a control, that users can evaluate and resume their own run without a prompt, even if it was moved."""
     folder = folder / "work"
     foreign_run(folder)
     with working_as(folder, "somebody else"):
@@ -126,7 +126,7 @@ def _own_run(folder: Path) -> str | None:
 
 
 def _recipe_elsewhere(folder: Path) -> str | None:
-    """Put a recipe in a folder below the working folder, with code next to it."""
+    """Put a recipe in a subfolder of the working directory, with code next to it."""
     folder = folder / "work"
     with working_as(folder):
         Path("download").mkdir()
@@ -138,7 +138,7 @@ def _recipe_elsewhere(folder: Path) -> str | None:
 
 
 def _recipe_in_project(name: str, keys: Mapping[str, Any], folder: Path) -> str | None:
-    """Put a recipe into the project: it may name only the project's own modules."""
+    """Put a recipe in the project: it may name only the project's own modules."""
     folder = folder / "work"
     with working_as(folder):
         Path("checker.py").write_text(CHECKER, encoding="utf-8")
@@ -147,7 +147,7 @@ def _recipe_in_project(name: str, keys: Mapping[str, Any], folder: Path) -> str 
 
 
 def _hostile_cluster(folder: Path) -> str | None:
-    """Name a Ray cluster, which can send any code to those who join it: nothing may connect to it."""
+    """Specify a Ray cluster, which can send arbitrary code to anyone who joins: nothing may connect to it."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.setblocking(False)
         address = f"127.0.0.1:{server.getsockname()[1]}"
@@ -165,7 +165,7 @@ def _hostile_cluster(folder: Path) -> str | None:
 
 
 def _links(folder: Path) -> str | None:
-    """Put links to a user's file into a run folder, which resuming and reporting would write to."""
+    """Put links to a user's file in a run folder where resuming and reporting would write to them."""
     folder = folder / "work"
     foreign_run(folder, SEQUENCES)
     precious = folder.parent / "profile"
@@ -197,7 +197,7 @@ def _dataset_script(folder: Path) -> str | None:
 
 
 def _shadowed_modules(folder: Path) -> str | None:
-    """Put modules named like Python's into the working folder: workers must not import them."""
+    """Put modules that shadow Python's own in the working directory: workers must not import them."""
     folder = folder / "work"
     foreign_run(folder, SEQUENCES)
     with working_as(folder):

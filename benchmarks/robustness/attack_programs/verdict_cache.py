@@ -1,4 +1,4 @@
-"""Verifiers and processes that try to make the verdict cache return a wrong verdict, or stall."""
+"""Verifiers and processes that try to make the verdict cache stall or return a wrong verdict."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def longer_than(limit: int) -> Any:
 
 
 def verdicts(path: Path, function: Any, items: list[Item]) -> list[Verdict]:
-    """Return the verdicts of a run with this cache file."""
+    """Return the verdicts from a run with this cache file."""
     verifier = FunctionVerifier(function, name="score", version="1", deterministic=True)
     pool = Pipeline([CacheStage(verifier, VerdictCache(path))], InlinePool(verifier))
     try:

@@ -1,4 +1,4 @@
-"""Verifiers that write to the connection between worker and pool, which is open in their process."""
+"""Verifiers that write to the connection between the worker and the pool, which is open in their process."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def frame(payload: bytes) -> bytes:
 
 
 def call_number() -> int:
-    """Return the number of the current call, found on the worker's stack."""
+    """Return the current call's number, found on the worker's stack."""
     caller: Any = sys._getframe()
     while caller is not None:
         if caller.f_code.co_name == "serve":
@@ -71,7 +71,7 @@ FORGED: dict[str, Callable[[int], bytes]] = {
 
 
 def forging(_task: Task, text: str) -> float:
-    """Score by length; a text that names a forgery first has it written to every socket of the worker."""
+    """Score by length; if the text names a forgery, first write it to each of the worker's sockets."""
     if text in FORGED:
         data = FORGED[text](call_number())
         for descriptor in range(3, 64):
@@ -124,7 +124,7 @@ def forge(*kinds: str, limits: WorkerLimits = LIMITS) -> Callable[[Path], str | 
 
 
 def without_order(function: Any) -> Callable[[Path], str | None]:
-    """Return an attack with unordered scores, which cannot be assigned to samples."""
+    """Return an attack whose unordered scores cannot be assigned to samples."""
 
     def run(_folder: Path) -> str | None:
         verdicts = verify_texts(function, ["aaaaaaaa", "a", "aaa"], mode="batch", size=3)
@@ -135,7 +135,7 @@ def without_order(function: Any) -> Callable[[Path], str | None]:
 
 
 HANG = ("half a frame", "ready once more")
-"""These forgeries end at the time limit."""
+"""These forgeries end only at the time limit."""
 ATTACKS = (
     Attack("worker protocol", "every forgery in turn", forge(*(kind for kind in FORGED if kind not in HANG))),
     *(Attack("worker protocol", kind, forge(kind), quick=False) for kind in FORGED if kind not in HANG),

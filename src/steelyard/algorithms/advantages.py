@@ -2,8 +2,8 @@
 
 Every estimator takes ``reward_M`` (the rewards of all scored samples in the batch) and ``group_M`` (the group of each
 sample) and returns ``advantage_M`` in float64. In a group whose rewards are all equal, and therefore in a group of one
-sample, every advantage is exactly 0. Estimators that need a ``k`` are in `subsets.py`; `estimator` finds any of them by
-name.
+sample, every advantage is exactly 0. Estimators that need a ``k`` are in `subsets.py`; `estimator` looks up any
+estimator by name.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Aggregation of per-decision losses into one loss: ``loss = sum_N weight_N * loss_N``.
 
 The weights are computed once per minibatch, so the losses of its microbatches add up however it is split. Samples
-without decisions do not count in any denominator.
+without decisions do not count towards any denominator.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ AGGREGATIONS: dict[str, Callable[[Tensor, float | None], Tensor]] = {
     "token_mean": _token_mean,
     "constant": _constant,
 }
-"""Functions from the number of decisions per sample to the weight of a decision in each sample."""
+"""Functions that map the number of decisions in each sample to the weight of each of its decisions."""
 
 
 def decision_weights(
     name: str, sample_N: Tensor, *, length: float | None = None, dtype: torch.dtype = torch.float32
 ) -> Tensor:
-    """Return the weight of each decision of a minibatch. ``sample_N`` gives the sample of each, as any integers.
+    """Return the weight of each decision of a minibatch. ``sample_N`` holds their sample indices (any integers).
 
     With M samples that have decisions: ``sequence_mean`` is 1 / (|o_i| M), ``token_mean`` is 1 / N, and ``constant`` is
     1 / (length M). Only ``constant`` uses ``length``.

@@ -20,7 +20,7 @@ def custom_estimator(path: str, k: int | None = None) -> Callable[..., Tensor]:
     """Load ``"module:function"`` and check every result it returns. The working directory is importable.
 
     The function receives ``reward_M`` (float64) and ``group_M``, ``k`` as a keyword argument if configured, and each
-    field of `SampleFacts` that it names as a further parameter.
+    field of `SampleFacts` that it names as an additional parameter.
     """
     function = _load(path)
     _require_arguments(path, function, k)
@@ -44,7 +44,7 @@ def _require_arguments(path: str, function: Callable[..., Any], k: int | None) -
     """Raise an error if the function cannot be called as an estimator."""
     form = "f(reward_M, group_M)" if k is None else "f(reward_M, group_M, k=k)"
     if isinstance(function, type):
-        raise ConfigError(f"advantage estimator {path!r} is a class; name a function {form}")
+        raise ConfigError(f"advantage estimator {path!r} is a class; use a function {form}")
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):  # some built-in functions have no signature

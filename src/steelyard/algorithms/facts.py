@@ -1,11 +1,11 @@
-"""Further inputs that an advantage estimator can request by naming them as parameters.
+"""Additional inputs that an advantage estimator can request by naming them as parameters.
 
     def correct_then_short(reward_M, group_M, parts, lengths):
         score_M = torch.nan_to_num(parts["correct"]) - 0.001 * lengths
         return group_mean(score_M, group_M)
 
-The first two parameters are always rewards and groups. Every further parameter whose name is a field of `SampleFacts`
-receives that field.
+The first two parameters are always rewards and groups. Every additional parameter whose name is a field of
+`SampleFacts` receives that field.
 """
 
 from __future__ import annotations

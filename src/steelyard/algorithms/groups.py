@@ -1,7 +1,7 @@
 """Reward statistics per group, in the flat layout that all advantage estimators share.
 
-``reward_M`` holds the rewards of all scored samples of a batch. ``group_M`` gives the group of each sample, as any
-integers in any order. Unscored samples are not included and so affect neither mean, std nor count.
+``reward_M`` holds the rewards of all scored samples of a batch. ``group_M`` holds the group of each sample (any
+integers, in any order). Unscored samples are not included, so they do not affect the mean, std or count.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from torch import Tensor
 from steelyard.algorithms.flat import renumber, require_flat
 
 RELATIVE_TOLERANCE = 1e-12
-"""Rewards of a group count as equal if they differ by at most this fraction of their magnitude. It allows for the
+"""Rewards of a group count as equal if they differ by at most this fraction of their magnitude. This allows for the
 rounding error of thousands of float64 operations."""
 
 
@@ -53,7 +53,7 @@ def group_moments(reward_M: Tensor, group_M: Tensor) -> GroupMoments:
 
 
 def group_members(reward_M: Tensor, group_M: Tensor) -> list[Tensor]:
-    """Return the positions of the samples of each group."""
+    """Return the indices of each group's samples."""
     index_M, count_U = _group_index(reward_M, group_M)
     return list(torch.argsort(index_M).split_with_sizes([int(count) for count in count_U]))
 

@@ -1,4 +1,4 @@
-"""Find an algorithm by the name that a configuration gives."""
+"""Look up an algorithm by its name in the configuration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Surrogate losses per decision. Minimising them makes decisions with a positive advantage more likely.
+"""Per-decision surrogate losses. Minimising them makes decisions with a positive advantage more likely.
 
 ``rho = exp(logp - old_logp)`` is the probability ratio of the current to the old policy. With a single update per
 rollout, ``old_logp`` is the detached ``logp``, so the ratio is 1 and only its gradient matters.
@@ -35,7 +35,7 @@ class SurrogateInput:
     old_logp_N: Tensor
     advantage_N: Tensor
     sample_N: Tensor
-    """The sample of each decision, as any integers."""
+    """The sample index of each decision (any integers)."""
 
     def __post_init__(self) -> None:
         require_flat(
@@ -67,8 +67,8 @@ def ppo_clip(
     Both bounds default to 0.2, as in PPO and GRPO. DAPO's "clip-higher" (arXiv 2503.14476) sets ``clip_high=0.28`` so
     that unlikely tokens can gain probability.
 
-    With ``dual_clip`` c (usually 3), the objective of a negative advantage is at least ``c A``. This limits how far one
-    sample can push the policy away. Ye et al., arXiv 1912.09729.
+    With ``dual_clip`` c (usually 3), the objective for a negative advantage is at least ``c A``. This limits how far
+    one sample can push the policy away. Ye et al., arXiv 1912.09729.
     """
     ratio_N = _exp(inp.logp_N - inp.old_logp_N.detach())
     return _clipped(ratio_N, inp.advantage_N, clip_low, clip_high, dual_clip)
@@ -91,7 +91,7 @@ def gspo(
 
 
 def cispo(inp: SurrogateInput, *, ratio_cap: float = RATIO_CAP) -> SurrogateOutput:
-    """``-sg[min(rho, ratio_cap)] A log pi``: caps the weight, drops no decisions. MiniMax, arXiv 2506.13585."""
+    """``-sg[min(rho, ratio_cap)] A log pi``: caps the weight but drops no decisions. MiniMax, arXiv 2506.13585."""
     ratio_N = _exp((inp.logp_N - inp.old_logp_N).detach())
     return SurrogateOutput(-ratio_N.clamp(max=ratio_cap) * inp.advantage_N * inp.logp_N, ratio_N > ratio_cap)
 

@@ -1,4 +1,4 @@
-"""Checkpoints: the complete state of a run on disk. A kill at any moment leaves the finished checkpoints intact."""
+"""Checkpoints: the complete state of a run on disk. Killing the run leaves finished checkpoints intact."""
 
 from steelyard.checkpoint.store import Checkpoint, Store, Writer, open_checkpoint
 from steelyard.checkpoint.tensors import Tree, flatten, load_tree, save_tree, unflatten

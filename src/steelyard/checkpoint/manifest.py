@@ -1,4 +1,4 @@
-"""The manifest of a checkpoint: size and SHA-256 of every file. It is written last, so an interrupted save has none."""
+"""The manifest of a checkpoint: size and SHA-256 of every file. It is written last, so an interrupted save lacks it."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def read(folder: Path) -> Manifest:
 
 
 def check(folder: Path, manifest: Manifest, *, hashes: bool) -> None:
-    """Raise :class:`DamagedCheckpoint` unless every listed file has its size and, with ``hashes``, its hash.
+    """Raise :class:`DamagedCheckpoint` unless every listed file matches in size and, with ``hashes``, in hash.
 
     Links and pipes are rejected too: loading a checkpoint must not follow a link or block on a pipe.
     """

@@ -41,7 +41,7 @@ def load_shards(folder: Path, tensors: Mapping[str, Tensor]) -> None:
         raise CheckpointError(
             f"{folder} does not match the learner: {len(wrong)} tensors differ, such as {', '.join(wrong[:5])}. Resume "
             "with the config of the run. With 8-bit AdamW, the number of ranks can change only if the rows of each "
-            "weight divide evenly among the new ranks too"
+            "weight also divide evenly among the new ranks"
         )
     with _single_process_is_fine():
         load(wanted, storage_reader=reader, no_dist=_alone())

@@ -2,8 +2,8 @@
 
 A store contains one folder per checkpoint, such as ``step-00000120/``. Each holds the folders that its writers filled
 (``model/``, ...), one safetensors file per tensor tree (``optimiser.safetensors``), ``state.json`` and
-``manifest.json``. Names that start with a dot are work in progress. A kill at any moment leaves every finished
-checkpoint intact.
+``manifest.json``. Names that start with a dot are work in progress. Killing the process at any time leaves every
+finished checkpoint intact.
 
 Only one process may write to a store. Others may read it at the same time; reading never changes anything on disk.
 """
@@ -127,11 +127,11 @@ class Store:
             self._move_into_place(temporary, step)
             self._prune()
         except (OSError, SafetensorError) as error:
-            shutil.rmtree(temporary, ignore_errors=True)  # it may occupy the last free space of the disk
+            shutil.rmtree(temporary, ignore_errors=True)  # it may be taking up the last free disk space
             kept = ", ".join(map(str, self.steps())) or "none"
             raise CheckpointError(
-                f"the checkpoint of step {step} could not be written to {self.folder}: {error}. Free space there or "
-                f"make it writable, then resume; checkpoints available from steps: {kept}"
+                f"the checkpoint for step {step} could not be written to {self.folder}: {error}. Free space there or "
+                f"make it writable, then resume; steps with checkpoints: {kept}"
             ) from error
         return self.folder / _name(step)
 
@@ -164,7 +164,7 @@ class Store:
                 self._drop(path)
 
     def _present(self) -> dict[int, Path]:
-        """Map steps to folders. While a checkpoint is being replaced, its old folder counts."""
+        """Map steps to folders. While a checkpoint is being replaced, its old folder is used."""
         if not self.folder.is_dir():
             return {}
         found: dict[int, Path] = {}
@@ -222,13 +222,13 @@ class Store:
                 self._drop(path)
 
     def _drop(self, path: Path) -> None:
-        """Rename a checkpoint, then delete it; a kill in between leaves only a folder that is cleaned up later."""
+        """Rename a checkpoint, then delete it; if the process dies in between, the leftovers are deleted later."""
         dropped = self.folder / f".dropping-{path.name}"
         path.rename(dropped)
         _remove(dropped)
 
     def _clean_up(self) -> None:
-        """Complete interrupted replacements and delete what a killed process left behind."""
+        """Complete interrupted replacements and delete the leftovers of killed processes."""
         if not self.folder.is_dir():
             return
         for path in list(self.folder.iterdir()):
@@ -267,7 +267,7 @@ def _name(step: int) -> str:
 def _checked(name: str) -> str:
     if not _NAME.fullmatch(name) or name in _RESERVED:
         raise CheckpointError(
-            f"{name!r} cannot name a part of a checkpoint; use letters, digits, - and _ (state and manifest are taken)"
+            f"{name!r} cannot name a part of a checkpoint; use letters, digits, - and _ (not state or manifest)"
         )
     return name
 

@@ -1,6 +1,6 @@
 """State dicts without pickle: tensors go to safetensors, everything else to a JSON skeleton that refers to them.
 
-The round trip is exact to the bit, except for the payload of a Python NaN. JSON alone would turn integer keys into
+The round trip is bit-exact, except for the payload of a Python NaN. JSON alone would turn integer keys into
 strings and tuples into lists, and it has no NaN, so such values are tagged: ``{"$items": [[key, value], ...]}`` for a
 dict whose keys are not all plain strings, ``{"$tuple": [...]}``, ``{"$float": "nan"}`` and ``{"$tensor": name}``.
 """
@@ -58,13 +58,13 @@ def unflatten(tensors: Mapping[str, Tensor], skeleton: Any) -> Tree:
 
 
 def save_tree(path: Path, tree: Tree) -> None:
-    """Write a state dict as one safetensors file, its skeleton in the file's metadata."""
+    """Write a state dict as one safetensors file, with its skeleton in the file's metadata."""
     tensors, skeleton = flatten(tree)
     save_file(tensors, path, metadata={_SKELETON: json.dumps(skeleton, allow_nan=False)})
 
 
 def load_tree(path: Path) -> Tree:
-    """Load a state dict that :func:`save_tree` wrote onto the CPU; the tensors are copies, not views of the file."""
+    """Load a state dict written by :func:`save_tree` onto the CPU; the tensors are copies, not views of the file."""
     try:
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
@@ -148,7 +148,7 @@ def _join(path: str, key: object) -> str:
 
 
 def _unique_name(path: str, taken: Mapping[str, Tensor]) -> str:
-    """Return the path, with a number if another path has the same text (``{"a.b": …, "a": {"b": …}}``)."""
+    """Return the path, with a number appended if another path has the same text (``{"a.b": …, "a": {"b": …}}``)."""
     name, number = path, 2
     while name in taken:
         name, number = f"{path}#{number}", number + 1

@@ -40,7 +40,7 @@ def local_settings() -> Iterator[None]:
 
     Anyone who can reach a Ray cluster can run code on it, so a local one listens on loopback only and requires a token:
     the user's, or a random one for the lifetime of this process. Workers run at the priority of this process unless the
-    user set another.
+    user set a different one.
     """
     from ray._private import ray_constants
 
@@ -83,7 +83,7 @@ class Connection:
     """
 
     requested: ClassVar[dict[int, list[float]]] = {}
-    """Cores per actor that each open connection requests."""
+    """Cores per actor requested by each open connection."""
     started_here: ClassVar[bool] = False
     settings: ClassVar[ExitStack] = ExitStack()
     """Restores the environment when a cluster that was started here ends."""

@@ -33,11 +33,11 @@ from steelyard.types import Sample
 log = logging.getLogger(__name__)
 
 GRACE_SECONDS = 5.0
-"""How long to wait for the errors of the other ranks after one has failed."""
+"""How long to wait for errors from the other ranks after one has failed."""
 
 
 class RankGroup:
-    """Several ranks that act as one learner; subclasses decide how the ranks are called.
+    """Several ranks that act as one learner; subclasses define how the ranks are called.
 
     ``mirror`` is a policy in this process that samples and computes supports; it receives the weights after every step.
     """
@@ -110,7 +110,7 @@ class RankGroup:
         """Load a checkpoint that was written by a group of any size."""
         if not checkpoint.has(SHARDS):
             raise CheckpointError(
-                f"{checkpoint.path} was written by a learner in one process; resume without [cluster.learners]"
+                f"{checkpoint.path} was written by a single-process learner; resume without [cluster.learners]"
             )
         self.call_all("restore", str(checkpoint.path.absolute()))
         self._update_mirror()
@@ -137,7 +137,7 @@ class LearnerGroup(RankGroup):
         self._connection = Connection(address)
         self.ray = self._connection.ray
         self._failed: Callable[[], TrainingError] | None = None
-        """Makes the error for calls after the group has failed or was closed."""
+        """Creates the error to raise for calls made after the group failed or was closed."""
         paths = [path or str(Path.cwd()) for path in sys.path]
         options = {"num_cpus": 0, "num_gpus": int(gpus), "max_restarts": 0, "scheduling_strategy": "SPREAD"}
         actor = self.ray.remote(LearnerRank).options(**options)
@@ -155,7 +155,7 @@ class LearnerGroup(RankGroup):
             raise
 
     def _host(self) -> str:
-        """Return the address of rank 0's node as the cluster knows it; the rank itself does not use Ray."""
+        """Return the address of rank 0's node as known to the cluster; the rank itself does not use Ray."""
         find = self.ray.util.get_node_ip_address
         return self._answers([self._ranks[0].__ray_call__.remote(lambda _: find())])[0]
 
@@ -202,7 +202,7 @@ class LearnerGroup(RankGroup):
         return None
 
     def _raise_failure(self, calls: list[Any]) -> None:
-        """Raise one error for the group. A dead rank is the cause; connections that others lost are its effect."""
+        """Raise one error for the group. A dead rank is the cause; lost connections are a consequence."""
         self.ray.wait(calls, num_returns=len(calls), timeout=GRACE_SECONDS)
         done, _ = self.ray.wait(calls, num_returns=len(calls), timeout=0)
         failures = {calls.index(call): error for call in done if (error := self._failure(call)) is not None}
@@ -238,5 +238,5 @@ def _group_failed(kind: type[TrainingError], reason: str) -> Callable[[], Traini
 
 
 def _may_follow_a_loss(cause: Exception) -> bool:
-    """Return whether a rank may have failed because another was lost; torch then raises errors of these types."""
+    """Return whether a rank may have failed because another was lost; in that case torch raises one of these errors."""
     return isinstance(cause, RuntimeError | OSError) and not isinstance(cause, torch.OutOfMemoryError)

@@ -28,15 +28,15 @@ from steelyard.verification.transport import PackedVerifier, without_decisions
 log = logging.getLogger("steelyard.verification")
 
 CHUNKS_AHEAD = 4
-"""Chunks that an actor has at a time: while one waits for its slowest item, others keep the workers busy."""
+"""Number of chunks that an actor holds: while one waits for its slowest item, the others keep the workers busy."""
 CHUNK_SECONDS = 0.25
 MAX_CHUNK = 512
 MAX_RETRIED_CHUNK = 8
-"""Largest chunk that starts with a call whose actor was lost."""
+"""Maximum size of a chunk that starts with a call whose actor was lost."""
 MAX_FAILED_STARTS = 10
-"""Actors that may be lost in a row before they are running."""
+"""How many actors in a row may be lost during startup."""
 MAX_LOSSES = 5
-"""How often a call may lose its actor before it counts as unscored."""
+"""How many times a call may lose its actor before it counts as unscored."""
 WAKE_SECONDS = 0.05
 UNPLACED_SECONDS = 60.0
 """How long an actor may wait for free cores before a warning is logged."""
@@ -53,7 +53,7 @@ class _Actor:
     up: bool = False
     process: int = 0
     warned: bool = False
-    """Whether it was reported that the actor cannot be placed."""
+    """Whether the warning that the actor cannot be placed has been logged."""
     chunks: dict[Any, _Chunk] = field(default_factory=dict[Any, "_Chunk"])
 
 
@@ -69,8 +69,8 @@ class RayPool(BackgroundPool):
     By default it uses all cores except those ``kept`` for other actors of the run (one entry per actor), divided by
     ``shares``, the number of verifiers that run there in parallel.
 
-    A thread sends chunks of calls and collects verdicts. Each actor has at most a few chunks; the rest is queued here.
-    A lost actor is replaced, and its calls are verified again elsewhere.
+    A thread sends chunks of calls and collects verdicts. Each actor holds at most a few chunks; the rest are queued
+    here. A lost actor is replaced, and its calls are verified again elsewhere.
     """
 
     def __init__(
@@ -128,9 +128,9 @@ class RayPool(BackgroundPool):
                 actor.chunks[reference] = _Chunk(calls, time.monotonic())
 
     def _take_chunk(self) -> tuple[Call, ...]:
-        """Take as many calls as keep an actor's workers busy for ``CHUNK_SECONDS``, and no more than its share.
+        """Take enough calls to keep an actor's workers busy for ``CHUNK_SECONDS``, but no more than its share.
 
-        A chunk with calls that were lost before is smaller, so that its verdicts arrive sooner.
+        A chunk that contains previously lost calls is smaller, so that its verdicts arrive sooner.
         """
         size = int(CHUNK_SECONDS * self.workers_per_actor / max(self._call_seconds, 1e-6))
         share = -(-len(self._queue) // (CHUNKS_AHEAD * len(self._actors)))
@@ -163,14 +163,14 @@ class RayPool(BackgroundPool):
             if not actor.up and not actor.warned and time.monotonic() - actor.started > UNPLACED_SECONDS:
                 actor.warned = True
                 log.warning(
-                    "a verification actor has waited %.0f s for a node with %d free cores. Check `ray status` for what "
-                    "is in use, or lower verify.workers",
+                    "a verification actor has waited %.0f s for a node with %d free cores. Run `ray status` to see "
+                    "what is in use, or lower verify.workers",
                     UNPLACED_SECONDS,
                     self.workers_per_actor,
                 )
 
     def _answered(self, actor: _Actor, reference: Any) -> None:
-        if actor not in self._actors:  # it was replaced meanwhile, and its calls went back to the queue
+        if actor not in self._actors:  # already replaced, and its calls requeued
             return
         try:
             answer = self.ray.get(reference)
@@ -194,9 +194,9 @@ class RayPool(BackgroundPool):
         reason = str(error)
         self._lost_in_a_row += not actor.up
         if getattr(error, "actor_init_failed", False) or self._lost_in_a_row >= MAX_FAILED_STARTS:
-            raise VerifierError(f"verification actors fail to start: {reason}")
+            raise VerifierError(f"verification actors failed to start: {reason}")
         log.warning("a verification actor was lost and will be replaced: %s", reason.strip().splitlines()[0])
-        with suppress(self.ray.exceptions.RayError):  # it may still run behind a broken connection
+        with suppress(self.ray.exceptions.RayError):  # the actor may still be running despite a lost connection
             self.ray.kill(actor.handle)
         self._actors[self._actors.index(actor)] = self._start()
         calls = [call for chunk in actor.chunks.values() for call in chunk.calls]
@@ -216,8 +216,8 @@ def plan_actors(
 ) -> tuple[int, int, float]:
     """Return the number of actors, the workers per actor, and the cores that each actor requests.
 
-    If ``workers`` is None, the actors request only the cores that the ``kept`` ones leave free. Actors for the kept
-    cores start later, and each is assumed to go to the node with the most free cores. There is at least one worker.
+    If ``workers`` is None, the actors request only the cores that are not ``kept``. The actors that need the kept cores
+    start later; each is assumed to be placed on the node with the most free cores. There is at least one worker.
     """
     left = list(nodes)
     for cores in sorted(kept, reverse=True) if left and workers is None else ():

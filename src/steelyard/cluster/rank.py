@@ -29,7 +29,7 @@ BuildLearner = Callable[[Ranks], Learner]
 
 
 class LearnerRank:
-    """The methods that a group calls on its ranks: on all ranks together, unless a method says otherwise."""
+    """The methods that a group calls on its ranks: on all ranks at the same time, unless stated otherwise."""
 
     def __init__(self, paths: Sequence[str] = (), folder: str | None = None) -> None:
         sys.path.extend(path for path in paths if path not in sys.path)
@@ -64,7 +64,7 @@ class LearnerRank:
     # --- learning ------------------------------------------------------------------------------------------------
 
     def score(self, samples: Sequence[Sample]) -> SampleLogps | None:
-        """Compute log-probs. All ranks obtain the same result, and only rank 0 returns it."""
+        """Compute log-probs. All ranks compute the same result, but only rank 0 returns it."""
         return self._first(self.learner.score(samples))
 
     def update(self, samples: Sequence[LearnerSample], step: int) -> dict[str, float] | None:
@@ -80,7 +80,7 @@ class LearnerRank:
     # --- weights -------------------------------------------------------------------------------------------------
 
     def first_portion(self, which: WeightSelection) -> Named | None:
-        """Start an iteration over the weights and return its first portion, or None if there is none.
+        """Start iterating over the weights and return the first portion, or None if there are no weights.
 
         Only rank 0 returns tensors.
         """
@@ -118,7 +118,7 @@ class LearnerRank:
         folder = checkpoint.folder(SHARDS)
         learner.optimiser.state.clear()
         if any(name.startswith("optimiser.") for name in names_in(folder)):
-            get_optimizer_state_dict(learner.policy.model, learner.optimiser)  # allocates the states to load into
+            get_optimizer_state_dict(learner.policy.model, learner.optimiser)  # allocates the state to load into
         load_shards(folder, self._tensors())
         learner.load_state_dict(checkpoint.state["learner"])
 

@@ -63,7 +63,7 @@ class GroupRanks(Ranks):
 
 
 def join_group(address: str, rank: int, size: int, *, seconds: float) -> None:
-    """Join the process group at rank 0's ``host:port``; gloo serves CPU tensors and nccl GPU tensors."""
+    """Join the process group at rank 0's ``host:port``; gloo handles CPU tensors, NCCL handles GPU tensors."""
     backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
     timeout = timedelta(seconds=seconds)
     group.init_process_group(backend, init_method=f"tcp://{address}", rank=rank, world_size=size, timeout=timeout)

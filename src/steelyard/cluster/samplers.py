@@ -1,8 +1,8 @@
 """A ``Sampler`` on a Ray cluster: several replicas of an engine, each in its own actor.
 
-Requests are distributed over the replicas, and samples stream back as they finish. Weights travel through Ray's object
-store; the controller passes only a reference. A lost replica is replaced and loads the newest weights. Samples that it
-had not delivered are sampled again, and no sample is delivered twice.
+Requests are distributed across the replicas, and samples stream back as they finish. Weights travel through Ray's
+object store; the controller passes only a reference. A lost replica is replaced and loads the newest weights. Its
+undelivered samples are drawn again, and no sample is delivered twice.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from steelyard.types import Sample, SampleKey
 log = logging.getLogger(__name__)
 
 CHUNKS_PER_REPLICA = 2
-"""Chunks into which the requests of a replica are divided, so that losing the replica does not lose all of them."""
+"""Number of chunks into which a replica's requests are divided, so that losing it does not lose all of them."""
 MAX_LOSSES_IN_A_ROW = 5
-"""Replicas that may be lost in a row, without a sample in between, before the run stops."""
+"""How many replicas in a row may be lost without delivering a sample before the run stops."""
 Named = Sequence[tuple[str, Tensor]]
 
 
@@ -84,7 +84,7 @@ class _Replica:
     requested: Any = None
     """The newest weights and version that the replica was asked to load."""
     loading: Any = None
-    """Reference that resolves once they are loaded, or None if they are. A replica gets no requests while it loads."""
+    """Resolves once the weights are loaded; None if they already are. Until then the replica gets no requests."""
     chunks: list[_Chunk] = field(default_factory=list[_Chunk])
 
 
@@ -192,7 +192,7 @@ class RaySampler:
         if len(placed) < needed:
             raise TrainingError(
                 f"the cluster had no room for {count - len(placed)} of {count} samplers within {START_SECONDS:.0f} s. "
-                "Check `ray status` for what is in use, or lower cluster.samplers.replicas or verify.workers"
+                "Run `ray status` to see what is in use, or lower cluster.samplers.replicas or verify.workers"
             )
 
     def _hand_out(self, waiting: deque[tuple[SampleRequest, ...]], decoding: Decoding) -> None:
@@ -207,7 +207,7 @@ class RaySampler:
     def _next(
         self, replica: _Replica, chunk: _Chunk, waiting: deque[tuple[SampleRequest, ...]], delivered: set[SampleKey]
     ) -> Sample | None:
-        """Return the next sample of a stream, or None at its end or if the replica is lost."""
+        """Return the next sample of a stream, or None if the stream has ended or the replica is lost."""
         try:
             sample: Sample = self.ray.get(next(chunk.stream))
         except StopIteration:
@@ -245,16 +245,15 @@ class RaySampler:
         cause = _cause(error)
         reason = (str(cause).strip() or repr(cause)).splitlines()[0]
         if getattr(error, "actor_init_failed", False):
-            raise TrainingError(f"samplers fail to start: {str(error).strip()}") from error
+            raise TrainingError(f"samplers failed to start: {str(error).strip()}") from error
         self._lost_in_a_row += 1
         self.lost += 1
         if self._lost_in_a_row > MAX_LOSSES_IN_A_ROW:
             raise TrainingError(
-                f"{self._lost_in_a_row} samplers in a row were lost before they delivered a sample; the last error: "
-                f"{reason}"
+                f"{self._lost_in_a_row} samplers in a row were lost before delivering a sample; last error: {reason}"
             ) from error
         log.warning("a sampler was lost and will be replaced: %s", reason)
-        with suppress(self.ray.exceptions.RayError):  # it may still run behind a broken connection
+        with suppress(self.ray.exceptions.RayError):  # the actor may still be running despite a lost connection
             self.ray.kill(replica.handle)
         self._replicas[self._replicas.index(replica)] = self._start()
 

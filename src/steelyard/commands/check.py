@@ -1,4 +1,4 @@
-"""Test a verifier on a few samples of the base model: speed, reward spread, dead groups and determinism."""
+"""Test a verifier on a few samples from the base model: speed, reward spread, dead groups and determinism."""
 
 from __future__ import annotations
 
@@ -40,24 +40,24 @@ or a Verdict; to reject a sample, raise steelyard.Invalid("reason"). Fix the fai
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Trial:
-    """Samples of the base model, verified twice."""
+    """Samples from the base model, verified twice."""
 
     groups: list[Group]
     second: list[list[Verdict]]
-    """Verdicts of the second verification."""
+    """Verdicts from the second verification."""
     verifying: float
-    """Seconds of the faster of two verifications; the first also waits for workers to start."""
+    """Duration in seconds of the faster verification; the first one also waits for workers to start."""
     sampling: float
-    """Seconds taken by sampling."""
+    """Seconds spent on sampling."""
     prompts: str
-    """Description of how prompts are sent."""
+    """A description of how prompts are sent."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     shipped = ", ".join(configs.recipes())
     parser.add_argument("recipe", metavar="RECIPE|FILE", help=f"a recipe ({shipped}) or a TOML file")
-    parser.add_argument("--tasks", type=positive, default=4, metavar="N", help="number of tasks (4)")
-    parser.add_argument("--samples", type=positive, metavar="N", help="samples per task (sampling.group_size)")
+    parser.add_argument("--tasks", type=positive, default=4, metavar="N", help="number of tasks (default: 4)")
+    parser.add_argument("--samples", type=positive, metavar="N", help="samples per task (default: sampling.group_size)")
     add_trust(parser)
 
 

@@ -1,4 +1,4 @@
-"""Show installed packages, missing extras and devices, and estimate whether a model fits in memory."""
+"""Show devices, installed packages and missing extras, and estimate whether a model fits in memory."""
 
 from __future__ import annotations
 
@@ -22,15 +22,19 @@ from steelyard.verification import describe_level
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--model", metavar="PATH", help="hub id or folder: estimate whether this model fits in memory")
+    parser.add_argument("--model", metavar="PATH", help="estimate whether this model (hub id or folder) fits in memory")
     parser.add_argument(
-        "--rank", type=positive, default=LORA_RANK, metavar="R", help="LoRA rank for that estimate (%(default)s)"
+        "--rank",
+        type=positive,
+        default=LORA_RANK,
+        metavar="R",
+        help="LoRA rank assumed in the estimate (default: %(default)s)",
     )
 
 
 def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
     if overrides:
-        raise ConfigError(f"doctor takes no {overrides[0]}; remove it")
+        raise ConfigError(f"doctor does not accept {overrides[0]}; remove it")
     console = stdout()
     _packages(console)
     with loading("torch"):

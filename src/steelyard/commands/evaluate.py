@@ -30,12 +30,15 @@ if TYPE_CHECKING:
 
 def configure(parser: argparse.ArgumentParser) -> None:
     add_target(parser)
-    parser.add_argument("--samples", type=positive, metavar="N", help="samples per task (the largest k)")
+    parser.add_argument("--samples", type=positive, metavar="N", help="samples per task (default: the largest k)")
     parser.add_argument(
-        "--k", default=",".join(map(str, REPORTED_KS)), metavar="K,K", help="values of k for pass@k (%(default)s)"
+        "--k",
+        default=",".join(map(str, REPORTED_KS)),
+        metavar="K,K",
+        help="values of k for pass@k (default: %(default)s)",
     )
-    parser.add_argument("--split", choices=get_args(Split), default="held_out", help="split of the tasks (held_out)")
-    parser.add_argument("--tasks", type=positive, metavar="N", help="number of tasks (evaluate.tasks)")
+    parser.add_argument("--split", choices=get_args(Split), default="held_out", help="task split (default: held_out)")
+    parser.add_argument("--tasks", type=positive, metavar="N", help="number of tasks (default: evaluate.tasks)")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
 
 
@@ -49,7 +52,7 @@ def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
     target = resolve(arguments, overrides)
     if target.config.run.supplied:
         raise ConfigError(
-            f"{arguments.target} is not a run, so tasks and verifier must be named: --recipe FILE "
+            f"{arguments.target} is not a run, so you must specify the tasks and the verifier: --recipe FILE "
             f"(or --tasks.file … and --verify.verifier …)"
         )
     start = time.perf_counter()

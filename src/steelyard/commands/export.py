@@ -1,6 +1,7 @@
-"""Convert an artifact from a file for other programs. The suffix of --out selects the format (bricks: .ldr, .gltf, …).
+"""Convert an artifact from a file into a format for other programs. The suffix of --out selects the format (bricks:
+.ldr, .gltf, …).
 
-Without FILE: write the model of a run into the folder --out, as a transformers model that other programs can open.
+Without FILE: write a run's model to the folder --out, as a transformers model that other programs can load.
 """
 
 from __future__ import annotations
@@ -32,17 +33,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("target", metavar=WHERE, help=WHERE_HELP)
     add_trust(parser)
     parser.add_argument(
-        "file", nargs="?", metavar="FILE", help="the artifact as text, as `render RUN` writes it; - reads stdin"
+        "file", nargs="?", metavar="FILE", help="the artifact as text, as written by `render RUN`; - reads stdin"
     )
     parser.add_argument("--out", required=True, metavar="FILE|FOLDER", help="file or folder to write")
-    parser.add_argument(
-        "--merge", action="store_true", help="for a run with LoRA: merge the adapter into the base model"
-    )
+    parser.add_argument("--merge", action="store_true", help="for a LoRA run: merge the adapter into the base model")
     parser.add_argument(
         "--checkpoint",
         default=CHECKPOINT,
         metavar="WHICH",
-        help="checkpoint of a run: latest, best or a step number (latest)",
+        help="checkpoint to export: latest, best or a step number (default: latest)",
     )
 
 
@@ -54,7 +53,9 @@ def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
     if arguments.file is None:
         return _export_model(arguments, overrides)
     if arguments.merge or arguments.checkpoint != CHECKPOINT:
-        raise ConfigError(f"--merge and --checkpoint apply to the model of a run; remove them, or {arguments.file}")
+        raise ConfigError(
+            f"--merge and --checkpoint apply only to a run's model; remove them, or remove {arguments.file}"
+        )
     domain, out = open_domain(arguments.target, overrides, trust=arguments.trust), Path(arguments.out)
     form = format_of(out, domain.export_formats, "--out")
     main, *others = domain.export(read_artifact(arguments.file), form, name=out.stem).items()
@@ -67,7 +68,7 @@ def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
 
 
 def _require_free(out: Path, companions: Sequence[tuple[Path, bytes]]) -> None:
-    """Raise if a companion file with a different stem would overwrite a file of another artifact."""
+    """Raise if a companion file with a different stem would overwrite another artifact's file."""
     if out.exists():
         return
     for path, content in companions:
@@ -124,19 +125,19 @@ def _save(policy: Policy, out: Path, *, merge: bool) -> str:
 def _run_of(arguments: argparse.Namespace, overrides: Sequence[str]) -> tuple[Path, str, Config]:
     """Return the run, the selected checkpoint and the run's configuration.
 
-    Only the model is built, so tasks and verifier need not be available.
+    Only the model is built, so the tasks and the verifier need not be available.
     """
     found = run_at(Path(arguments.target))
     if found is None:
         raise ConfigError(
-            f"{arguments.target} is not a run folder, so there is no model to export; to export an artifact, give its "
-            "FILE after the name of the domain"
+            f"{arguments.target} is not a run folder, so there is no model to export; to export an artifact, pass its "
+            "FILE after the domain name"
         )
     run, step = found
     config = read_named_run(run, overrides, trust=arguments.trust, uses=DOMAIN | {"model"}, unused=tuple(NAMED_BY))
     if "model" in config.run.supplied:
         raise ConfigError(
-            f"{run} was started from Python with its own model; save that model in Python with save_pretrained"
+            f"{run} was started from Python with a model object; save that model in Python with save_pretrained"
         )
     return run, step or arguments.checkpoint, config
 
@@ -147,6 +148,6 @@ def _grammar(config: Config) -> str | None:
     if table is None or table.kind == "automaton" or table.column is not None:
         return None
     from steelyard.compose.constraint import grammar_source
-    from steelyard.constraints.grammar.sources import free_text, parsed
+    from steelyard.constraints.grammar.sources import parsed, unbounded_text
 
-    return free_text(table.kind, parsed(table.kind, grammar_source(table)))
+    return unbounded_text(table.kind, parsed(table.kind, grammar_source(table)))

@@ -21,20 +21,22 @@ from steelyard.suggest import did_you_mean
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", nargs="?", metavar="MODEL", help=f"model to download ({', '.join(MODELS)})")
     parser.add_argument(
-        "--out", metavar="FOLDER", help="folder to write (a cache folder, so that model.path can name the model)"
+        "--out",
+        metavar="FOLDER",
+        help="folder to write to (default: a cache folder where model.path finds the model by name)",
     )
 
 
 def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
     if overrides:
-        raise ConfigError(f"fetch takes no {overrides[0]}; remove it")
+        raise ConfigError(f"fetch does not accept {overrides[0]}; remove it")
     if arguments.name is None:
         _list()
         return 0
     if arguments.name not in MODELS:
         known = ", ".join(MODELS)
         hint = did_you_mean(arguments.name, MODELS)
-        raise ConfigError(f"there is no model {arguments.name!r}{hint} (models: {known})")
+        raise ConfigError(f"unknown model {arguments.name!r}{hint} (models: {known})")
     model = MODELS[arguments.name]
     _fetch(model, None if arguments.out is None else Path(arguments.out))
     return 0

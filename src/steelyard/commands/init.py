@@ -14,13 +14,13 @@ from steelyard.templates import write_template
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "folder", nargs="?", default=".", metavar="FOLDER", help="folder to write to (the working folder)"
+        "folder", nargs="?", default=".", metavar="FOLDER", help="folder to write to (default: the working directory)"
     )
 
 
 def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
     if overrides:
-        raise ConfigError(f"init takes no {overrides[0]}; edit the TOML file that it writes")
+        raise ConfigError(f"init does not accept {overrides[0]}; edit the TOML file it writes")
     folder = Path(arguments.folder)
     written = write_template(folder)
     recipe = next(path for path in written if path.suffix == ".toml")

@@ -21,8 +21,8 @@ from steelyard.trust import load_recipe
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("action", choices=["train"], help="action to perform")
-    parser.add_argument("recipe", metavar="RECIPE|FILE", help="a recipe or a TOML file with a domain")
-    parser.add_argument("--out", metavar="FOLDER", help="folder for the judge (runs/NAME-judge)")
+    parser.add_argument("recipe", metavar="RECIPE|FILE", help="a recipe or TOML file with a domain")
+    parser.add_argument("--out", metavar="FOLDER", help="output folder for the judge (default: runs/NAME-judge)")
     add_trust(parser)
 
 
@@ -37,7 +37,7 @@ def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
     if folder.exists():
         raise ConfigError(f"{folder} already exists; choose another --out, or remove it")
     if judge.folder is not None:
-        raise ConfigError(f"judge.folder = {judge.folder} names a trained judge; remove the key to train a new one")
+        raise ConfigError(f"judge.folder = {judge.folder} is a trained judge; remove the key to train a new one")
     words = [arguments.recipe, *overrides]
     if config.warmstart is not None and config.warmstart.folder is None:
         warm = folder.with_name(f"{folder.name}-warmstart")
@@ -54,7 +54,7 @@ def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
 
 
 def _warm_start(config: Config, warmstart: WarmstartConfig, folder: Path) -> None:
-    """Train the model that a run would start from, and save it next to the judge so that runs can use it."""
+    """Train the model that a run would start from and save it next to the judge, so that runs can use it."""
     if folder.exists():
         raise ConfigError(f"{folder} already exists; use it with --warmstart.folder {folder}, or remove it")
     with loading("torch and transformers"):

@@ -1,4 +1,4 @@
-"""Estimate whether a run fits in memory, how long a step takes, and its bottleneck. Nothing is loaded or run."""
+"""Estimate whether a run fits in memory, how long a step takes, and what limits its speed. Nothing is loaded or run."""
 
 from __future__ import annotations
 
@@ -43,15 +43,19 @@ from steelyard.planning.simulation import Spread
 from steelyard.trust import DOMAIN, load_recipe
 
 LARGE = 20_000
-"""From this many samples per step on, fewer steps are simulated."""
+"""At or above this many samples per step, fewer steps are simulated."""
 HALF_NODE = "4xh100"
-"""Default machines: half a node learns, and the other half samples."""
+"""Default layout: half a node learns while the other half samples."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     shipped = ", ".join(configs.recipes())
     parser.add_argument(
-        "recipe", nargs="?", default="text", metavar="RECIPE|FILE", help=f"a recipe ({shipped}) or a TOML file (text)"
+        "recipe",
+        nargs="?",
+        default="text",
+        metavar="RECIPE|FILE",
+        help=f"a recipe ({shipped}) or a TOML file (default: text)",
     )
     _add_machines(parser)
     _add_workload(parser)
@@ -61,53 +65,70 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def _add_machines(parser: argparse.ArgumentParser) -> None:
     where = parser.add_argument_group("machines, written as 8xh100", f"known: {', '.join(ACCELERATORS)}")
-    where.add_argument("--learners", metavar="MACHINES", help=f"GPUs for the learner ({HALF_NODE})")
+    where.add_argument("--learners", metavar="MACHINES", help=f"GPUs for the learner (default: {HALF_NODE})")
     where.add_argument(
         "--samplers",
         metavar="MACHINES",
-        help=f"GPUs for sampling ({HALF_NODE}); with sampling.staleness, at the same time as learning",
+        help=f"GPUs for sampling (default: {HALF_NODE}); with sampling.staleness, they sample while the learner trains",
     )
     where.add_argument(
         "--gpus",
         metavar="MACHINES",
-        help="instead: GPUs that sample and learn in turn (only one GPU can be run so far)",
-    )
-    where.add_argument("--hardware", metavar="FILE", help="TOML file with your own machines, one table per machine")
-    where.add_argument(
-        "--tensor", type=positive, default=1, metavar="N", help="GPUs per sampler replica (1; more cannot be run yet)"
+        help="alternative: GPUs that alternate between sampling and learning (only one GPU is supported so far)",
     )
     where.add_argument(
-        "--cores", type=positive, default=defaults.CORES, metavar="N", help="CPU cores for verification (%(default)s)"
+        "--hardware", metavar="FILE", help="TOML file describing your own machines, one table per machine"
+    )
+    where.add_argument(
+        "--tensor",
+        type=positive,
+        default=1,
+        metavar="N",
+        help="GPUs per sampler replica (default: 1; larger values are not supported yet)",
+    )
+    where.add_argument(
+        "--cores",
+        type=positive,
+        default=defaults.CORES,
+        metavar="N",
+        help="CPU cores for verification (default: %(default)s)",
     )
     where.add_argument(
         "--publish-gbs",
         type=_number,
         default=defaults.PUBLISH_GBS,
         metavar="X",
-        help="GB/s for sending weights to samplers (%(default)g)",
+        help="bandwidth in GB/s for sending weights to samplers (default: %(default)g)",
     )
     where.add_argument(
         "--efficiency",
         type=_shares,
         default=Efficiency(),
         metavar="S,L,B",
-        help="shares of the data-sheet values reached: FLOP/s in sampling and learning, bandwidth (0.5,0.4,0.7)",
+        help="achieved fractions of the datasheet values: sampling FLOP/s, learning FLOP/s, bandwidth "
+        "(default: 0.5,0.4,0.7)",
     )
 
 
 def _add_workload(parser: argparse.ArgumentParser) -> None:
     what = parser.add_argument_group("workload")
-    what.add_argument("--prompt-tokens", type=positive, default=256, metavar="N", help="tokens per prompt (256)")
-    what.add_argument("--tokens", type=positive, metavar="N", help="mean tokens per completion (the longest allowed)")
+    what.add_argument(
+        "--prompt-tokens", type=positive, default=256, metavar="N", help="tokens per prompt (default: 256)"
+    )
+    what.add_argument(
+        "--tokens", type=positive, metavar="N", help="mean tokens per completion (default: the longest allowed)"
+    )
     what.add_argument("--tokens-p99", type=positive, metavar="N", help="99th percentile of tokens per completion")
     what.add_argument(
         "--check-seconds",
         type=_number,
         default=defaults.CHECK_SECONDS,
         metavar="X",
-        help="mean core seconds to verify a sample (%(default)g)",
+        help="mean core-seconds needed to verify a sample (default: %(default)g)",
     )
-    what.add_argument("--check-p99", type=_number, metavar="X", help="99th percentile of seconds to verify a sample")
+    what.add_argument(
+        "--check-p99", type=_number, metavar="X", help="99th percentile of the seconds needed to verify a sample"
+    )
 
 
 def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
@@ -159,7 +180,7 @@ def training_of(config: Config) -> TrainingSetup:
 
 
 def _state_bytes(config: Config) -> float | None:
-    """Return the bytes of optimiser state per trained weight; None: two moments in the weight's precision."""
+    """Return the bytes of optimiser state per trained weight; None means two moments in the weight's precision."""
     eight, master = config.optimiser.name == "adamw_8bit", config.optimiser.rounding == "master"
     if not master:
         return 2 if eight else None
@@ -187,7 +208,7 @@ def _shape(config: Config) -> ModelShape:
 def site_of(config: Config, arguments: argparse.Namespace) -> Deployment:
     known = read_accelerators(Path(arguments.hardware)) if arguments.hardware else ACCELERATORS
     if (arguments.learners is None) != (arguments.samplers is None) or (arguments.gpus and arguments.learners):
-        raise ConfigError("give either --gpus, which sample and learn in turn, or both --learners and --samplers")
+        raise ConfigError("pass either --gpus, which sample and learn in turn, or both --learners and --samplers")
     learners = parse_machines(arguments.learners or arguments.gpus or HALF_NODE, known)
     samplers: Machines | None = None if arguments.gpus else parse_machines(arguments.samplers or HALF_NODE, known)
     seconds = config.verify.limits.seconds or math.inf
@@ -213,7 +234,7 @@ def _vllm(config: Config) -> configs.VllmConfig | None:
 
 
 def _sharding(config: Config) -> str:
-    """Return how several learners share the model; quantised weights cannot be sharded."""
+    """Return how multiple learners share the model; quantised weights cannot be sharded."""
     given = config.cluster.learners or configs.LearnersConfig()
     return given.sharding if config.model.quantize is None else "ddp"
 
@@ -231,7 +252,7 @@ def _number(text: str) -> float:
     except ValueError:
         value = math.nan
     if not value >= 0 or math.isinf(value):
-        raise argparse.ArgumentTypeError(f"{text} must be a number of at least 0")
+        raise argparse.ArgumentTypeError(f"{text} must be a non-negative number")
     return value
 
 
@@ -241,7 +262,7 @@ def _shares(text: str) -> Efficiency:
     except ValueError:
         shares = []
     if len(shares) != 3 or not all(0 < share <= 1 for share in shares):
-        raise argparse.ArgumentTypeError(f"{text} must be three shares between 0 and 1, such as 0.5,0.4,0.7")
+        raise argparse.ArgumentTypeError(f"{text} must be three fractions between 0 and 1, such as 0.5,0.4,0.7")
     return Efficiency(*shares)
 
 
@@ -282,14 +303,14 @@ BOTTLENECKS = {
 
 
 def missing(config: Config, site: Deployment) -> list[str]:
-    """List what the layout needs but Steelyard cannot run yet."""
+    """List the features that the layout needs but Steelyard does not support yet."""
     lines: list[str] = []
     if site.tensor > 1:
         lines.append(f"a replica on {site.tensor} GPUs, because the vLLM sampler does not support tensor parallelism")
     if site.samplers is None and site.learners.count > 1:
         lines.append(
             "several GPUs that sample and learn in turn, because a learner takes a whole GPU and leaves no room for a "
-            "replica; give --learners and --samplers, or one GPU"
+            "replica; pass --learners and --samplers, or use one GPU"
         )
     if site.samplers is not None and config.model.quantize is not None:
         lines.append("separate samplers for quantised weights, because vLLM would sample from other weights")

@@ -20,21 +20,21 @@ from steelyard.tracking.jsonl import METRICS, read_metrics
 
 FORMS = ("svg", "png")
 SHARP = 2.0
-"""PNG pixels per unit; at 2, labels stay readable when the image is scaled down."""
+"""PNG pixels per unit; with 2, labels stay readable when the image is scaled down."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("runs", nargs="+", metavar="RUN", help="a run folder; give several to compare them")
+    parser.add_argument("runs", nargs="+", metavar="RUN", help="a run folder; pass several to compare them")
     parser.add_argument(
         "--out",
         metavar="FILE",
-        help=".svg or .png file to write (RUN/curves.svg and .png; for several runs ./curves.…)",
+        help=".svg or .png file to write (default: RUN/curves.svg and .png; for several runs, ./curves.…)",
     )
 
 
 def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
     if overrides:
-        raise ConfigError(f"plot takes no {overrides[0]}: it reads only {METRICS}; remove it")
+        raise ConfigError(f"plot reads only {METRICS} and does not accept {overrides[0]}; remove it")
     folders = [_folder(name) for name in dict.fromkeys(arguments.runs)]
     scene = run_chart({name: _rows(folder) for name, folder in _names(folders).items()})
     for path in _paths(arguments.out, folders):
@@ -48,11 +48,11 @@ def _folder(name: str) -> Path:
         return found[0]
     if (Path(name) / METRICS).is_file():
         return Path(name)
-    raise ConfigError(f"{name}: no such run; give a run folder, such as runs/sequences")
+    raise ConfigError(f"{name}: no such run; pass a run folder, such as runs/sequences")
 
 
 def _names(folders: Sequence[Path]) -> dict[str, Path]:
-    """Label runs by folder name, or by full path if two names are equal."""
+    """Label runs by folder name, or by full path if two share a name."""
     short = {folder.resolve().name: folder for folder in folders}
     return short if len(short) == len(folders) else {str(folder): folder for folder in folders}
 
@@ -61,7 +61,7 @@ def _rows(folder: Path) -> list[dict[str, Any]]:
     path = folder / METRICS
     rows = read_metrics(path) if path.is_file() else []
     if not rows:
-        raise DataError(f"{folder} has no metrics yet: {METRICS} is written after the first step; train the run first")
+        raise DataError(f"{folder} has no metrics yet: {METRICS} is written after the first step; start training first")
     return rows
 
 
@@ -74,7 +74,7 @@ def _paths(out: str | None, folders: Sequence[Path]) -> list[Path]:
 
 
 def _write(scene: Scene, path: Path, *, required: bool) -> None:
-    """Write the chart. A PNG needs Pillow; its absence is an error only if a PNG was requested."""
+    """Write the chart. PNG output needs Pillow; a missing Pillow is an error only if a PNG was requested."""
     try:
         content = svg(scene).encode() if path.suffix.lower() == ".svg" else png(scene, scale=SHARP)
     except MissingExtraError as error:

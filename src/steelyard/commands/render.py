@@ -1,7 +1,7 @@
-"""Draw artifacts from files, or the samples of a run on held-out tasks.
+"""Draw artifacts from files, or a run's samples on held-out tasks.
 
-One file gives a picture, or with .gif an animation of its construction; several files give a contact sheet. For a run,
-sample and verify a group for each task, and write a contact sheet per task and every artifact as text, best first.
+One file yields a picture or, with .gif, an animation of its construction; several files yield a contact sheet. For a
+run, sample and verify a group for each task, and write a contact sheet per task and every artifact as text, best first.
 """
 
 from __future__ import annotations
@@ -46,14 +46,21 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out",
         metavar="FILE|FOLDER",
-        help="for files: .svg, .png or .gif (FILE as .svg); for a run: a folder (RUN/renders)",
+        help="for files: .svg, .png or .gif file (default: FILE with suffix .svg); for a run: folder "
+        "(default: RUN/renders)",
     )
-    parser.add_argument("--colour-by", choices=get_args(ColourBy), default="part", help="what the colours show (part)")
-    parser.add_argument("--scale", type=_scale, default=1.0, metavar="X", help="scale factor of the picture (1)")
-    parser.add_argument("--n", type=positive, default=8, metavar="N", help="for a run: samples per task (8)")
-    parser.add_argument("--tasks", type=positive, default=1, metavar="N", help="for a run: number of tasks (1)")
     parser.add_argument(
-        "--split", choices=get_args(Split), default="held_out", help="for a run: split of the tasks (held_out)"
+        "--colour-by", choices=get_args(ColourBy), default="part", help="property shown by the colours (default: part)"
+    )
+    parser.add_argument(
+        "--scale", type=_scale, default=1.0, metavar="X", help="scale factor of the picture (default: 1)"
+    )
+    parser.add_argument("--n", type=positive, default=8, metavar="N", help="for a run: samples per task (default: 8)")
+    parser.add_argument(
+        "--tasks", type=positive, default=1, metavar="N", help="for a run: number of tasks (default: 1)"
+    )
+    parser.add_argument(
+        "--split", choices=get_args(Split), default="held_out", help="for a run: task split (default: held_out)"
     )
 
 
@@ -66,7 +73,8 @@ def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
         return _render_files(arguments, overrides)
     if is_domain(arguments.target):
         raise ConfigError(
-            f"{arguments.target} is a domain: add the files to draw, or give a run folder (runs/{arguments.target})"
+            f"{arguments.target} is a domain: also pass the files to render, or pass a run folder instead "
+            f"(runs/{arguments.target})"
         )
     return _render_run(arguments, overrides)
 
@@ -74,7 +82,7 @@ def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
 def _render_files(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
     domain = open_domain(arguments.target, overrides, trust=arguments.trust)
     if arguments.out is None and STDIN in arguments.files:
-        raise ConfigError("reading from stdin needs --out FILE, the picture to write")
+        raise ConfigError("--out FILE is required when reading from stdin")
     out = Path(arguments.out or Path(arguments.files[0]).with_suffix(".svg"))
     form = format_of(out, domain.picture_formats, "--out")
     artifacts = [Artifact(read_artifact(file), artifact_name(file)) for file in arguments.files]
@@ -87,9 +95,9 @@ def _render_run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
     target = resolve(arguments, overrides)
     domain = domain_of_run(target.config)
     if arguments.out is None and target.run is None:
-        raise ConfigError(f"{arguments.target} is not a run, so --out FOLDER is required: the folder for the pictures")
+        raise ConfigError(f"{arguments.target} is not a run, so --out FOLDER is required")
     if arguments.out is not None and Path(arguments.out).suffix.removeprefix(".") in domain.picture_formats:
-        raise ConfigError(f"--out {arguments.out} must be a folder: the samples of a run give several pictures")
+        raise ConfigError(f"--out {arguments.out} must be a folder: a run's samples produce several pictures")
     opened, groups = sample_groups(target, arguments.n, split=arguments.split, count=arguments.tasks, domain=domain)
     folder = Path(arguments.out or _default_folder(target, opened))
     style = {"by": arguments.colour_by, "scale": arguments.scale}
@@ -107,12 +115,12 @@ def _render_run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
 
 
 def _title(domain: Domain, task: Task, opened: OpenedPolicy) -> str:
-    """Title a sheet with the task, and a second line with the model and task id."""
+    """Return a sheet's title: the task, then a second line with the model and task id."""
     return f"{title_of(domain, task)}\n{opened.label} · task {one_line(task.id)}"
 
 
 def _print_galleries(galleries: Sequence[TaskGallery]) -> Path | None:
-    """Print where the pictures are, and return the text file of the best artifact overall."""
+    """Print the paths of the pictures, and return the text file with the best artifact overall."""
     for gallery in galleries:
         print_line(
             f"  {gallery.sheet}   best {gallery.verdict.reward:.3f}, {gallery.successes} of {gallery.samples} succeed"

@@ -1,6 +1,6 @@
-"""Summarise many samples of a run: how many are distinct and, if the domain can tell, which are new.
+"""Summarise many samples from a run: how many are distinct and, if the domain can tell, which are new.
 
-Samples and verifies tasks, or reads artifacts from files. Prints a table and writes an HTML page.
+Draws and verifies samples for tasks, or reads artifacts from files. Prints a table and writes an HTML page.
 """
 
 from __future__ import annotations
@@ -31,18 +31,20 @@ from steelyard.domains.registry import is_domain
 from steelyard.errors import ConfigError
 
 MAX_TABLE_ROWS = 40
-"""Maximum rows printed to the terminal; the page contains all rows."""
+"""Maximum number of rows printed to the terminal; the page contains all rows."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     add_target(parser, WHERE, "a run folder; or a domain, followed by files")
     parser.add_argument("files", nargs="*", metavar="FILE", help="artifacts as text")
-    parser.add_argument("--n", type=positive, default=64, metavar="N", help="for a run: samples per task (64)")
-    parser.add_argument("--tasks", type=positive, default=16, metavar="N", help="for a run: number of tasks (16)")
+    parser.add_argument("--n", type=positive, default=64, metavar="N", help="for a run: samples per task (default: 64)")
     parser.add_argument(
-        "--split", choices=get_args(Split), default="held_out", help="for a run: split of the tasks (held_out)"
+        "--tasks", type=positive, default=16, metavar="N", help="for a run: number of tasks (default: 16)"
     )
-    parser.add_argument("--out", metavar="FILE", help="HTML file to write (RUN/report.html, or report.html)")
+    parser.add_argument(
+        "--split", choices=get_args(Split), default="held_out", help="for a run: task split (default: held_out)"
+    )
+    parser.add_argument("--out", metavar="FILE", help="HTML file to write (default: RUN/report.html or report.html)")
 
 
 def epilog() -> str:
@@ -55,11 +57,13 @@ def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
         artifacts = [Artifact(read_artifact(file), artifact_name(file)) for file in arguments.files]
         return _show(domain.summary(artifacts, title=arguments.target), Path(arguments.out or "report.html"))
     if is_domain(arguments.target):
-        raise ConfigError(f"{arguments.target} is a domain: add files with its artifacts, or give a run folder")
+        raise ConfigError(
+            f"{arguments.target} is a domain: also pass files containing its artifacts, or pass a run folder instead"
+        )
     target = resolve(arguments, overrides)
     domain = domain_of_run(target.config)
     if arguments.out is None and target.run is None:
-        raise ConfigError(f"{arguments.target} is not a run, so --out FILE is required: the page to write")
+        raise ConfigError(f"{arguments.target} is not a run, so --out FILE is required")
     opened, groups = sample_groups(target, arguments.n, split=arguments.split, count=arguments.tasks, domain=domain)
     artifacts = [
         Artifact(sample.text, title_of(domain, group.task), group.task.spec, verdict)

@@ -1,6 +1,6 @@
-"""Sample from a run or a model on held-out tasks and score the samples, or sample a prompt of your own.
+"""Sample from a run or a model on held-out tasks and score the samples, or sample from your own prompt.
 
-With --prompt no verifier is imported, unless --score asks for the run's verifier.
+With --prompt, no verifier is imported unless --score requests the run's verifier.
 """
 
 from __future__ import annotations
@@ -34,32 +34,38 @@ from steelyard.tracking.shown import prompt_text
 from steelyard.types import Group, Task, Verdict
 
 STYLES = {"plain": "", "given": "", "right": "bold green", "made": "bold yellow"}
-"""Style of each kind of text span: unmarked, given by the prompt, same as the original, different."""
+"""Style of each kind of text span: unmarked, given in the prompt, same as the original, or different."""
 WITH_PROMPT = ("tasks", "eval_tasks")
 PROMPT_ALONE = (*WITH_PROMPT, "verifier")
-"""Parts of a run that are not needed for a prompt of the user's own: with scoring, and without."""
+"""Parts of a run that a user's own prompt does not need: with scoring, and without."""
 _MISSING_KEY = re.compile(r"^KeyError: '([^']+)'$", re.MULTILINE)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     add_target(parser)
-    parser.add_argument("--n", type=positive, default=SHOWN_SAMPLES, metavar="N", help="samples per task (%(default)s)")
     parser.add_argument(
-        "--tasks", type=positive, default=SHOWN_TASKS, metavar="N", help="number of tasks (%(default)s)"
+        "--n", type=positive, default=SHOWN_SAMPLES, metavar="N", help="samples per task (default: %(default)s)"
     )
-    parser.add_argument("--split", choices=get_args(Split), default="held_out", help="split of the tasks (held_out)")
-    parser.add_argument("--prompt", metavar="TEXT", help="sample this prompt instead of tasks, without scoring")
+    parser.add_argument(
+        "--tasks", type=positive, default=SHOWN_TASKS, metavar="N", help="number of tasks (default: %(default)s)"
+    )
+    parser.add_argument("--split", choices=get_args(Split), default="held_out", help="task split (default: held_out)")
+    parser.add_argument(
+        "--prompt", metavar="TEXT", help="sample from this prompt instead of the tasks, without scoring"
+    )
     parser.add_argument("--chat", action="store_true", help="send the prompt as a chat message, overriding tasks.chat")
     parser.add_argument(
         "--page",
         metavar="FILE",
-        help="for a run with a domain: write the samples recorded during training to an .html file, and draw none",
+        help="for a run with a domain: write samples recorded during training to an .html file instead of "
+        "drawing new ones",
     )
     parser.add_argument("--score", action="store_true", help="with --prompt: score the samples with the verifier")
     parser.add_argument(
         "--spec",
         metavar="JSON",
-        help="columns of the task; with --prompt: for the verifier (implies --score); alone: to fill in tasks.template",
+        help="task columns: with --prompt, passed to the verifier (implies --score); otherwise filled into "
+        "tasks.template",
     )
 
 
@@ -74,7 +80,7 @@ def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
         raise ConfigError(f"{arguments.target} is not a run: add --prompt TEXT, or --recipe RECIPE for tasks")
     if own is not None and scored and "verifier" in target.config.run.supplied:
         raise ConfigError(
-            f"{arguments.target} has no verifier to score with; name one with --verify.verifier or --recipe"
+            f"{arguments.target} has no verifier to score with; set one with --verify.verifier or --recipe"
         )
     table = target.config.domain
     domain = None if table is None else make_domain(table.name, **table.options)
@@ -110,7 +116,7 @@ def _own_task(arguments: argparse.Namespace, config: Config) -> Task | None:
 
 
 def _missing_columns(config: Config, own: Task, groups: Sequence[Group], domain: Domain | None) -> list[str]:
-    """If the verifier raised, list the columns that ``own`` may lack: those of the run's tasks, and missing keys."""
+    """If the verifier raised, list the columns that ``own`` may lack: those of the run's tasks and any missing keys."""
     raised = [verdict for group in groups for verdict in group.verdicts if verdict.cause == "exception"]
     if not raised:
         return []
@@ -133,7 +139,7 @@ def _write_page(target: Target, domain: Domain | None, path: Path) -> int:
 
     if target.run is None or domain is None:
         raise ConfigError(
-            f"--page {path} writes the samples recorded during training; give the folder of a run with a domain"
+            f"--page {path} writes the samples recorded during training; pass the folder of a run that has a domain"
         )
     write_file(path, page(f"{target.run}: samples over training", read_shown(target.run), domain).encode())
     print_line(f"wrote {path}")
@@ -166,7 +172,7 @@ def _spans(task: Task, text: str, domain: Domain | None) -> list[TextSpan]:
 
 
 def _one_line(verdict: Verdict) -> str:
-    """Describe a verdict in one line; of a traceback, show the last line."""
+    """Describe a verdict in one line; for a traceback, show its last line."""
     line = printable(verdict_line(verdict)).strip()
     if verdict.status != "unscored":
         return line.replace("\n", " ")

@@ -41,7 +41,7 @@ def epilog() -> str:
 def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
     config, folder = _chosen(arguments, overrides)
     try:
-        with RunLock(folder) as lock:  # taken before loading torch, which takes seconds
+        with RunLock(folder) as lock:  # locked before torch is imported, which takes seconds
             trainer = _train(lock, config, resume=arguments.resume is not None)
     except (SteelyardError, KeyboardInterrupt) as error:
         if (folder / "config.toml").exists():
@@ -62,7 +62,7 @@ def _train(lock: RunLock, config: Config, *, resume: bool) -> Trainer:
 def _chosen(arguments: argparse.Namespace, overrides: Sequence[str]) -> tuple[Config, Path]:
     if (arguments.recipe is None) == (arguments.resume is None):
         raise ConfigError(
-            "give either a recipe or a TOML file to train, or --resume RUN to continue a run "
+            "pass either a recipe or TOML file to train, or --resume RUN to continue a run "
             f"(recipes: {', '.join(configs.recipes())})"
         )
     if arguments.resume is not None:
@@ -80,7 +80,7 @@ def _nothing():
 
 
 def _report_end(trainer: Trainer, folder: Path) -> int:
-    """Print where the run is and which commands to try next, and return the exit code."""
+    """Print the location of the run and the commands to try next, and return the exit code."""
     lines: list[str] = []
     if trainer.stopped:
         lines += [
@@ -97,6 +97,6 @@ def _report_end(trainer: Trainer, folder: Path) -> int:
         ]
     if (folder / CHART).is_file():
         lines.append(f"curves: {folder / CHART}")
-    with suppress(OSError):  # failing to print must not fail the run
+    with suppress(OSError):  # a failed print must not abort the run
         stdout().print("\n".join(lines), markup=False, soft_wrap=True)
     return INTERRUPTED if trainer.stopped else 0

@@ -1,6 +1,6 @@
-"""Verify an artifact from a file: print the result part by part, and draw where it fails.
+"""Verify an artifact from a file: print the result part by part, and draw a picture of any failures.
 
-The exit code is 0 if the artifact is good (bricks: the structure stands and, with --brief, succeeds), otherwise 1.
+The exit code is 0 if the artifact passes (bricks: the structure stands and, with --brief, succeeds), otherwise 1.
 """
 
 from __future__ import annotations
@@ -37,12 +37,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "file", metavar="FILE", help="the artifact as text (bricks: hxw (x,y,z), one per line); - reads stdin"
     )
-    parser.add_argument("--brief", "--spec", metavar="JSON", help="requirements to meet: the spec of a task")
     parser.add_argument(
-        "--method", metavar="NAME", help="method of verification (bricks: highs, gurobi or connectivity)"
+        "--brief", "--spec", metavar="JSON", help="requirements to meet, in the format of a task's spec"
     )
-    parser.add_argument("--picture", metavar="FILE", help="picture to write: .svg or .png (FILE with suffix .svg)")
-    parser.add_argument("--no-picture", action="store_true", help="do not draw a picture")
+    parser.add_argument("--method", metavar="NAME", help="verification method (bricks: highs, gurobi or connectivity)")
+    parser.add_argument(
+        "--picture", metavar="FILE", help="picture to write: .svg or .png (default: FILE with suffix .svg)"
+    )
+    parser.add_argument("--no-picture", action="store_true", help="do not write a picture")
 
 
 def epilog() -> str:

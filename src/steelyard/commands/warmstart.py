@@ -20,8 +20,8 @@ from steelyard.trust import load_recipe
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("recipe", metavar="RECIPE|FILE", help="a recipe or a TOML file with a domain")
-    parser.add_argument("--out", metavar="FOLDER", help="folder for the model (runs/NAME-warmstart)")
+    parser.add_argument("recipe", metavar="RECIPE|FILE", help="a recipe or TOML file with a domain")
+    parser.add_argument("--out", metavar="FOLDER", help="output folder for the model (default: runs/NAME-warmstart)")
     add_trust(parser)
 
 

@@ -1,4 +1,4 @@
-"""Build the objects of a run from its configuration. Only this package knows all others."""
+"""Build the objects of a run from its configuration. This is the only package that depends on all the others."""
 
 from __future__ import annotations
 

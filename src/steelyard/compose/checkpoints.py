@@ -1,4 +1,4 @@
-"""Load the model of a run at one of its checkpoints."""
+"""Load a run's model at one of its checkpoints."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ log = logging.getLogger(__name__)
 
 
 class OpenedPolicy(NamedTuple):
-    """A loaded policy, and where its weights come from."""
+    """A loaded policy and the origin of its weights."""
 
     policy: Policy
     label: str
     """Description for output."""
     step: int | None
-    """Step of the checkpoint; ``None`` if the weights do not come from one."""
+    """Step of the checkpoint; ``None`` if the weights do not come from a checkpoint."""
 
 
 def open_policy(
@@ -34,7 +34,7 @@ def open_policy(
 ) -> OpenedPolicy:
     """Load the model of ``run`` at ``checkpoint``: ``latest``, ``best``, a step number, or ``start`` (before training).
 
-    Without a run, build the model that the configuration names.
+    Without a run, build the model named in the configuration.
     """
     if run is None:
         return OpenedPolicy(build_policy(config, supplied), str(config.model.path), None)
@@ -47,12 +47,12 @@ def open_policy(
 
 
 def _at_start(config: Config) -> Config:
-    """Return the configuration of the first step, whose model is the result of the run's warm start."""
+    """Return the configuration of the first step; its model is the result of the run's warm start."""
     if config.warmstart is None:
         return config
     if not warm_start_folder(config).is_dir():
         raise CheckpointError(
-            f"{warm_start_folder(config)} does not exist, so the start of the run is lost; choose a checkpoint"
+            f"{warm_start_folder(config)} does not exist, so the run's starting weights are lost; choose a checkpoint"
         )
     return starting_from(config, warm_start_folder(config))
 
@@ -62,17 +62,17 @@ def find_checkpoint(run: Path, which: str = CHECKPOINT, best_mode: Literal["max"
     store = Store(run / "checkpoints", best_mode=best_mode)
     if which.isdigit():
         if int(which) not in store.steps():
-            raise CheckpointError(f"{run} has no checkpoint of step {which}; choose from {_listed(store.steps())}")
+            raise CheckpointError(f"{run} has no checkpoint for step {which}; choose from {_listed(store.steps())}")
         return open_checkpoint(store.folder / f"step-{int(which):08d}")
     if which not in ("latest", "best"):
         raise CheckpointError(
-            f"there is no checkpoint {which!r}; use latest, best, or one of the steps {_listed(store.steps())}"
+            f"unknown checkpoint {which!r}; use latest, best, or one of the steps {_listed(store.steps())}"
         )
     found = store.best() if which == "best" else store.latest()
     if which == "best" and found is None and not store.skipped and (newest := store.latest()) is not None:
         log.warning(
-            "no checkpoint of %s has a score, because it stopped before checkpoint.best_metric was measured; using the "
-            "latest (step %d)",
+            "no checkpoint of %s has a score, because the run stopped before checkpoint.best_metric was measured; "
+            "using the latest (step %d)",
             run,
             newest.step,
         )

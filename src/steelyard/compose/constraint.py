@@ -1,4 +1,4 @@
-"""Build the constraint on samples, from the configuration, the domain or a supplied object."""
+"""Build the constraint on samples from the configuration, the domain or a supplied object."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from steelyard.types import Task
 def build_constraint(config: Config, policy: Policy, supplied: Supplied = NOTHING_SUPPLIED) -> Constraint | None:
     """Build the constraint: a supplied object, the one in the configuration, or the domain's automaton.
 
-    Only causal policies have a constraint. It never allows a token that the policy does not sample.
+    Only causal policies have a constraint. A constraint never allows a token that the policy does not sample.
     """
     if not isinstance(policy, CausalPolicy):
         return None
@@ -44,7 +44,7 @@ def build_constraint(config: Config, policy: Policy, supplied: Supplied = NOTHIN
         automaton = None if domain is None else domain.automaton()
         return None if automaton is None else _over_tokens(policy, automaton, spaced=spaced)
     if table.kind == "automaton":
-        spaced = spaced if table.over is None else table.over == "words"
+        spaced = spaced if table.symbols is None else table.symbols == "words"
         return _over_tokens(policy, _load_automaton(table), spaced=spaced)
     grammar = GrammarConstraint(
         table.kind,
@@ -67,7 +67,7 @@ def build_constraint(config: Config, policy: Policy, supplied: Supplied = NOTHIN
 
 
 def _load_automaton(table: configs.ConstraintConfig) -> Automaton[Any]:
-    """Load the automaton. The class is checked before it is called, because a configuration can name any object."""
+    """Load the automaton. The class is validated before it is called, because a configuration can name any object."""
     found = load_user_object(str(table.source), what="constraint.source")
     if not (isinstance(found, type) and issubclass(found, Automaton)):
         raise ConfigError(
@@ -88,12 +88,14 @@ def grammar_source(table: configs.ConstraintConfig) -> Any:
         text = Path(table.file).read_text(encoding="utf-8")
         return json.loads(text) if table.kind in ("json_schema", "choices") else text
     except OSError as error:
-        raise ConfigError(f"constraint.file {table.file}: {error.strerror} (working folder: {Path.cwd()})") from error
+        raise ConfigError(
+            f"constraint.file {table.file}: {error.strerror} (working directory: {Path.cwd()})"
+        ) from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"constraint.file {table.file}: not UTF-8: {error}") from error
     except json.JSONDecodeError as error:
         raise ConfigError(
-            f"constraint.file {table.file}: not JSON, which kind = {table.kind} needs: {error}"
+            f"constraint.file {table.file}: not valid JSON, which kind = {table.kind} requires: {error}"
         ) from error
 
 
@@ -116,14 +118,16 @@ def _token_texts(policy: CausalPolicy) -> list[bytes | None]:
 
 
 def _is_closed(config: Config, domain: Domain | None) -> bool:
-    """Whether the model has a closed vocabulary: a model from scratch, or any model of a domain with a vocabulary, such
-    as the result of a warm start.
+    """Whether the model has a closed vocabulary.
+
+    This is the case for a model from scratch and for any model of a domain with a vocabulary, such as a warm-started
+    one.
     """
     return config.model.scratch is not None or (domain is not None and domain.vocabulary() is not None)
 
 
 def check_budgets(constraint: Constraint | None, tasks: Sequence[Task], tokens: int) -> None:
-    """Raise before the run if a task cannot be completed within the token limit."""
+    """Raise before training if a task cannot be completed within the token limit."""
     if constraint is not None:
         for task in tasks:
             constraint.check_budget(task, tokens)

@@ -1,4 +1,4 @@
-"""Train the judge of a run to distinguish a domain's examples from the policy's samples for the same tasks."""
+"""Train a run's judge to distinguish the domain's examples from the policy's samples for the same tasks."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from steelyard.types import Task
 from steelyard.verification import AnyVerifier, WeightedPart, WeightedVerifier
 
 FAKES = 1_000_000
-"""Offset of steps and seeds, so that a judge's data differ from a run's samples and a warm start's examples."""
+"""Offset for steps and seeds, so that a judge's data differs from a run's samples and a warm start's examples."""
 
 
 def judge_folder(config: Config) -> Path:
@@ -43,7 +43,7 @@ def judge_folder(config: Config) -> Path:
 
 
 def with_judge(verifier: AnyVerifier, config: Config) -> AnyVerifier:
-    """Add the judge's score, if there is a judge, to the domain's reward. The judge does not affect success."""
+    """If there is a judge, add its score to the domain's reward. The judge does not affect success."""
     if config.judge is None:
         return verifier
     own = judge_folder(config)
@@ -63,7 +63,7 @@ def with_judge(verifier: AnyVerifier, config: Config) -> AnyVerifier:
 
 
 def copy_named_judge(config: Config) -> None:
-    """Copy the judge that the configuration names into the run folder."""
+    """Copy the judge named in the configuration into the run folder."""
     judge, own = config.judge, judge_folder(config)
     if judge is not None and judge.folder is not None and not own.is_dir():
         copy_model(Path(judge.folder), own, "judge.folder", "steelyard judge train")
@@ -74,7 +74,7 @@ def make_judge(
 ) -> float:
     """Train a judge from the policy's body and save it. Return its accuracy over the last tenth of updates."""
     if not isinstance(policy, MaskedPolicy):
-        raise ConfigError("judge: starts from the body of a masked model; set model.kind = 'masked'")
+        raise ConfigError("judge: training starts from the body of a masked model; set model.kind = 'masked'")
     check_first_tasks(config, policy, supplied)
     examples = examples_of(build_domain(config, supplied), "judge", seed=FAKES + judge.seed)
     steps = judge.updates
@@ -90,11 +90,11 @@ def make_judge(
                 break
     if len(accuracies) < steps:
         raise StoppedError(
-            f"stopped while training the judge, after update {len(accuracies)} of {steps}; it will start over."
+            f"stopped training the judge after update {len(accuracies)} of {steps}; its training will start over."
         )
     write_atomically(folder, lambda place: (model.save_pretrained(place), policy.tokenizer.save_pretrained(place)))
     if stop.requested:
-        raise StoppedError("stopped after training the judge, which is saved.")
+        raise StoppedError("stopped after training the judge; the judge is saved.")
     return statistics.mean(accuracies[-max(1, steps // 10) :])
 
 
@@ -110,7 +110,7 @@ def _classifier(policy: MaskedPolicy, seed: int) -> Any:
 def _pairs(
     config: Config, judge: JudgeConfig, policy: Policy, examples: Iterator[tuple[Task, str]]
 ) -> Iterator[tuple[list[str], list[str]]]:
-    """Yield batches of (example texts of the domain, samples of the policy for the same tasks)."""
+    """Yield batches of (domain examples, policy samples for the same tasks)."""
     seeded = config.run.model_copy(update={"seed": config.run.seed + judge.seed})
     sampler, decoding = build_sampler(config.model_copy(update={"run": seeded}), policy), build_decoding(config)
     for step in range(judge.updates):

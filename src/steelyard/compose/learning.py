@@ -1,4 +1,4 @@
-"""Build credit, objective and learner, in this process or as a group of ranks."""
+"""Build the credit, objective and learner, in this process or as a group of ranks."""
 
 from __future__ import annotations
 
@@ -47,8 +47,9 @@ def build_objective(config: Config, reference: Reference | None) -> Objective:
 
 
 def _importance_cap(config: Config) -> float | None:
-    """Return the cap on importance weights. By default, samples of another engine (which rounds differently) or of
-    older weights are corrected.
+    """Return the cap on importance weights.
+
+    By default, samples from another engine (which rounds differently) or from older weights are corrected.
     """
     cap, sampling = config.loss.importance_cap, config.sampling
     if cap is None and (sampling.engine != "local" or sampling.staleness):
@@ -61,7 +62,10 @@ def schedule(table: ScheduleConfig, steps: int) -> Schedule:
 
 
 def build_adaptive_kl(config: Config, adaptive: AdaptiveKlConfig) -> AdaptiveKL:
-    """Build the adaptive KL coefficient. The default horizon scales with the samples per step, as small steps need."""
+    """Build the adaptive KL coefficient.
+
+    The default horizon scales with the number of samples per step, so that it also suits small steps.
+    """
     samples = config.sampling.tasks_per_step * config.sampling.group_size
     return AdaptiveKL(adaptive.target, adaptive.horizon or defaults.KL_HORIZON_STEPS * samples)
 
@@ -83,7 +87,7 @@ def build_rule(config: Config, policy: Policy) -> UpdateRule:
 def build_learner(
     config: Config, policy: Policy, quarantine: Path | None = None, ranks: Ranks = SINGLE_PROCESS
 ) -> Learner:
-    """Build a learner with its reference, optimiser and objective, alone or as one of several ranks."""
+    """Build a learner with its reference, optimiser and objective, standalone or as one of several ranks."""
     loss, optimiser, steps = config.loss, config.optimiser, config.run.steps
     reference, rule = build_reference_of(config, policy), build_rule(config, policy)
     ranks.shard(policy, reference)

@@ -35,12 +35,12 @@ def build_policy(config: Config, supplied: Supplied = NOTHING_SUPPLIED) -> Polic
 
 
 def never_sampled(policy: Policy) -> list[str]:
-    """Return the names of the tokens that the policy never samples."""
+    """Return the names of tokens that the policy never samples."""
     return describe_excluded(policy.tokenizer, policy.excluded)
 
 
 def build_model(config: Config, supplied: Supplied = NOTHING_SUPPLIED) -> Policy:
-    """Build the model that the configuration names, without a constraint."""
+    """Build the model named in the configuration, without a constraint."""
     if config.model.threads is not None:
         torch.set_num_threads(config.model.threads)
     model, lora = resolve_dtype(config).model, config.model.lora
@@ -62,7 +62,7 @@ def build_model(config: Config, supplied: Supplied = NOTHING_SUPPLIED) -> Policy
     if model.path is not None:
         return pretrained_policy(model.path, options)
     if model.scratch is None:
-        raise ConfigError("no model is given; set model.path or model.scratch")
+        raise ConfigError("no model specified; set model.path or model.scratch")
     scratch, domain = model.scratch, build_domain(config, supplied)
     words = scratch.vocabulary or (domain.vocabulary() if domain is not None else None)
     if words is None:
@@ -86,8 +86,10 @@ def build_reference_of(config: Config, policy: Policy) -> Reference | None:
 
 
 def _storage(config: Config) -> str:
-    """Resolve ``auto``: a copy without LoRA or on another device, the policy with a new adapter disabled, else a second
-    adapter.
+    """Resolve ``auto``.
+
+    Without LoRA, or on another device, the reference is a copy. A static reference to a policy with a new adapter is
+    the same model with the adapter disabled. In all other cases, it is a second adapter.
     """
     reference, lora = config.reference, config.model.lora
     if reference.storage != "auto":

@@ -16,7 +16,7 @@ log = logging.getLogger("steelyard.policies")
 
 
 def resolve_dtype(config: Config) -> Config:
-    """Replace ``model.dtype = "auto"`` by a fixed type, so that the run keeps it on any machine it is resumed on."""
+    """Replace ``model.dtype = "auto"`` with a fixed dtype, so that the run keeps it when resumed on another machine."""
     if config.model.dtype != "auto":
         return config
     dtype = automatic_dtype(config)
@@ -25,10 +25,10 @@ def resolve_dtype(config: Config) -> Config:
 
 
 def automatic_dtype(config: Config) -> str:
-    """Choose the type of the weights.
+    """Choose the dtype of the weights.
 
-    bfloat16 on a GPU that supports it. On a CPU float32, which is faster there, unless a pretrained model would not fit
-    into main memory.
+    On a GPU that supports it, this is bfloat16. On a CPU it is float32, which is faster there, unless a pretrained
+    model would not fit in main memory.
     """
     device = choose_device(config.model.device)
     if device.type == "cuda":

@@ -36,7 +36,7 @@ def build_prompting(config: Config, policy: CausalPolicy) -> Prompting:
 
 
 def describe_prompting(policy: Policy) -> str:
-    """Describe how string prompts are sent; empty if there is no choice."""
+    """Describe how string prompts are sent; return an empty string if there is no choice."""
     if not isinstance(policy, CausalPolicy) or policy.tokenizer.chat_template is None:
         return ""
     prompting = policy.prompting

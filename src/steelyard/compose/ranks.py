@@ -1,4 +1,4 @@
-"""Build a learner on the ranks of a cluster, from the same configuration as one in this process."""
+"""Build a learner on the ranks of a cluster, from the same configuration as a local learner."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from steelyard.training.ranks import Ranks
 
 
 def build_rank(config: Config, quarantine: Path, ranks: Ranks) -> Learner:
-    """Build the learner of one rank, in its process. Only rank 0 stores quarantined batches."""
+    """Build the learner of one rank, in that rank's process. Only rank 0 stores quarantined batches."""
     with quiet_engines():
         policy = build_model(config)
         return build_learner(config, policy, quarantine if ranks.rank == 0 else None, ranks)

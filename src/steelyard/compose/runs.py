@@ -1,4 +1,4 @@
-"""Build the trainer of a run, at its start or at a checkpoint, with its trackers."""
+"""Build a run's trainer and trackers, for a new run or from a checkpoint."""
 
 from __future__ import annotations
 
@@ -51,16 +51,16 @@ from steelyard.verification import Pool, load_function
 log = logging.getLogger(__name__)
 
 RunTasks = tuple[Source, list[Task]]
-"""The source of training tasks, and the evaluation tasks."""
+"""The source of training tasks and the evaluation tasks."""
 POLICY_NOT_BUILT: Mapping[str, Any] = {"never_sampled": []}
-"""Entries of ``run.json`` before the policy is built."""
+"""Entries of ``run.json`` that are known before the policy is built."""
 
 
 def prepare_start(config: Config, supplied: Supplied = NOTHING_SUPPLIED) -> Config:
-    """Run the [warmstart] and train the [judge], unless that is done, and return the configuration of the first step.
+    """Run the [warmstart] and train the [judge] unless already done; return the configuration of the first step.
 
-    After a warm start, the configuration names the resulting model, against which the judge is trained. A judge that
-    the configuration names is copied first, so that a wrong path is reported early.
+    After a warm start, the configuration names the resulting model, and the judge is trained against it. A judge named
+    in the configuration is copied first, so that a wrong path is reported early.
     """
     copy_named_judge(config)
     own = Supplied(domain=build_domain(config, supplied))  # the model is built from the configuration
@@ -133,9 +133,9 @@ def build_trackers(config: Config, folder: Path, supplied: Supplied = NOTHING_SU
 
 
 def build_trainer(config: Config, supplied: Supplied = NOTHING_SUPPLIED, tasks: RunTasks | None = None) -> Trainer:
-    """Build all objects of a run. If one cannot be built, those opened before are closed.
+    """Build all objects of a run. If one cannot be built, those already open are closed.
 
-    Only trackers write files, when they log. ``tasks``: the tasks of the run, if they were already read.
+    Only trackers write files, and only when they log. ``tasks``: the tasks of the run, if they have already been read.
     """
     supplied = with_domain(config, supplied)
     with ExitStack() as opened, stages("loading the model", shown=config.tracking.console) as stage:
@@ -220,21 +220,22 @@ def start_run(config: Config, supplied: Supplied = NOTHING_SUPPLIED) -> Trainer:
     try:
         started = prepare_start(config, supplied)
     except StoppedError:
-        _write_run_files(folder, config, supplied)  # from now on it is a run that can be resumed
+        _write_run_files(folder, config, supplied)  # from here on, the run can be resumed
         raise
     trainer = build_trainer(started, supplied, tasks)
     with closed_on_error(trainer):
         policy_info = {"never_sampled": never_sampled(trainer.policy), "prompts": describe_prompting(trainer.policy)}
         _write_run_files(folder, config, supplied, policy_info)
         _announce_prompts(config, trainer)
-        trainer.tracker.rewind(-1)  # shows the display before the first evaluation and step
+        trainer.tracker.rewind(-1)  # show the display before the first evaluation and step
     return trainer
 
 
 def check_inputs(config: Config, supplied: Supplied) -> RunTasks:
     """Import the verifier and read the tasks.
 
-    This comes before a model is loaded, warm-started or downloaded, so that a wrong path is reported within seconds.
+    This happens before any model is downloaded, loaded or warm-started, so that a wrong path is reported within
+    seconds.
     """
     verify = config.verify
     if supplied.verifier is None:
@@ -292,7 +293,7 @@ def resume_run(config: Config, supplied: Supplied = NOTHING_SUPPLIED) -> Trainer
         checkpoint = trainer.store.latest()
         if checkpoint is None and trainer.store.skipped:
             raise CheckpointError(
-                f"no checkpoint of {run_folder(config)} is complete ({'; '.join(trainer.store.skipped)}); to start "
+                f"{run_folder(config)} has no complete checkpoint ({'; '.join(trainer.store.skipped)}); to start "
                 "over, choose another run.folder or remove this one"
             )
         _announce_prompts(config, trainer)

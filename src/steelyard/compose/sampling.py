@@ -38,9 +38,9 @@ def build_decoding(config: Config) -> Decoding:
 
 
 def build_evaluation_decoding(config: Config, temperature: float | None = None) -> Decoding:
-    """Build the decoding settings of evaluations and of commands that show samples.
+    """Build the decoding settings for evaluations and for commands that show samples.
 
-    They are those of training, except for values that [evaluate] sets and for ``temperature``, if given.
+    They match the training settings, except for values set in [evaluate] and for ``temperature``, if given.
     """
     evaluate, training = config.evaluate, build_decoding(config)
     rule = replace(training.rule, temperature=temperature or evaluate.temperature or training.rule.temperature)
@@ -53,7 +53,7 @@ def build_sampler(config: Config, policy: Policy) -> Sampler:
         return _fill_sampler(config, policy)
     if isinstance(policy, CausalPolicy):
         return _causal_sampler(config, policy)
-    raise ConfigError(f"there is no sampler for {type(policy).__name__}; use a CausalPolicy or MaskedPolicy")
+    raise ConfigError(f"no sampler supports {type(policy).__name__}; use a CausalPolicy or MaskedPolicy")
 
 
 def _fill_sampler(config: Config, policy: MaskedPolicy) -> Sampler:
@@ -64,7 +64,7 @@ def _fill_sampler(config: Config, policy: MaskedPolicy) -> Sampler:
 
 
 def _causal_sampler(config: Config, policy: CausalPolicy) -> Sampler:
-    """Build a vLLM sampler, or a local one: a twin of the policy if sampling continues during updates."""
+    """Build a vLLM sampler, or a local one: a copy of the policy if sampling continues during updates."""
     sampling = config.sampling
     if sampling.engine == "local":
         kind = SnapshotSampler if sampling.staleness else LocalSampler
@@ -96,7 +96,7 @@ def _vllm_sampler(config: Config, settings: configs.VllmConfig, policy: CausalPo
 def _replicas(
     config: Config, samplers: configs.SamplersConfig, settings: configs.VllmConfig, policy: CausalPolicy
 ) -> Sampler:
-    """Build vLLM samplers on the cluster, which receive the merged weights of ``policy``."""
+    """Build vLLM samplers on the cluster; they receive the merged weights of ``policy``."""
     from steelyard.cluster.samplers import RaySampler
 
     options = _options(config, settings, policy)
@@ -117,7 +117,7 @@ def _replicas(
 
 
 def merged_cpu_weights(policy: CausalPolicy, dtype: torch.dtype) -> Iterator[tuple[str, Tensor]]:
-    """Yield the merged weights for engines in other processes: on the CPU, one at a time, rounded to ``dtype``."""
+    """Yield merged weights for engines in other processes: one tensor at a time, on the CPU, rounded to ``dtype``."""
     for name, tensor in adapters.plain_tensors(policy.model, rounded=dtype):
         yield name, tensor.cpu()
 
@@ -142,7 +142,7 @@ def _options(config: Config, settings: configs.VllmConfig, policy: CausalPolicy)
 
 
 def _handover(model: PeftModel) -> str:
-    """Choose merge on a CPU, where serving an adapter makes tokens several times slower, and for DoRA; else serve."""
+    """Choose ``merge`` for DoRA and on a CPU, where serving an adapter is several times slower; else ``serve``."""
     from steelyard.sampling.vllm import engine
 
     return "merge" if engine.on_cpu() or adapters.is_dora(model) else "serve"

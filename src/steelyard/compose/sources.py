@@ -1,4 +1,4 @@
-"""Build the source of training tasks: the default of [tasks] or the domain, or the one in [tasks.source]."""
+"""Build the source of training tasks: the default for [tasks] or the domain, or the one in [tasks.source]."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _dataset(config: Config, listed: Sequence[Task], domain: Domain | None) -> S
         return domain_source(domain, "train", seed=seed)
     if domain.size("train") is None and table.limit is None:
         raise ConfigError(
-            f"tasks.source.kind = 'dataset': the domain {domain.name!r} generates training tasks without end; set "
+            f"tasks.source.kind = 'dataset': the domain {domain.name!r} generates unlimited training tasks; set "
             "tasks.source.limit, or remove [tasks.source]"
         )
     return ListSource(domain_tasks(domain, "train", table.limit), seed=seed)
@@ -78,7 +78,7 @@ def _from_function(path: str) -> Callable[[int], Task]:
 
 
 def _part(config: Config, part: configs.MixturePart, domain: Domain | None) -> Source:
-    """Build the source of one part of a mixture."""
+    """Build the source for one part of a mixture."""
     tasks, seed = config.tasks or configs.TasksConfig(), config.run.seed
     split = part.domain_split
     if domain is not None and split is not None and part.limit is None and domain.size(split) is None:

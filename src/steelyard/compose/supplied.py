@@ -1,4 +1,4 @@
-"""Python objects that a run receives in addition to its configuration."""
+"""Python objects passed to a run in addition to its configuration."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def build_domain(config: Config, supplied: Supplied = NOTHING_SUPPLIED) -> Domai
         return supplied.domain
     if "domain" in config.run.supplied:
         raise ConfigError(
-            f"{config.run.name} was started from Python with a domain that the run folder cannot store: name its class "
-            "with domain.name = 'module:Class', or open the run with steelyard.open_run(…, domain=…)"
+            f"{config.run.name} was started from Python with a domain that the run folder cannot store: set "
+            "domain.name = 'module:Class', or open the run with steelyard.open_run(…, domain=…)"
         )
     return None if config.domain is None else make_domain(config.domain.name, **config.domain.options)

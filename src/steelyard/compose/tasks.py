@@ -1,4 +1,4 @@
-"""Build the tasks of a run, by split, and check them before training."""
+"""Build a run's tasks by split, and check them before training."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from steelyard.types import Prompt, SampleKey, Task
 log = logging.getLogger("steelyard")
 
 FIRST = 64
-"""Number of a domain's tasks that are checked before training."""
+"""Number of domain tasks that are checked before training."""
 CHECKED = 20_000
-"""Maximum number of listed tasks whose length is checked before the run."""
+"""Maximum number of listed tasks whose length is checked before training."""
 
 
 def build_tasks(config: Config, supplied: Supplied = NOTHING_SUPPLIED) -> tuple[Source, list[Task]]:
@@ -62,9 +62,9 @@ def build_tasks(config: Config, supplied: Supplied = NOTHING_SUPPLIED) -> tuple[
 
 
 def check_tasks(config: Config, policy: Policy, training: Sequence[Task], held_out: Sequence[Task]) -> None:
-    """Raise before the run if a listed task cannot be completed within its token limit, or if its prompt is too long.
+    """Raise before training if a listed task cannot be completed within its token limit, or if its prompt is too long.
 
-    Held-out tasks may have their own limit. In a long list, only some prompts are encoded here; the others, and
+    Held-out tasks may have a separate limit. In a long list, only some prompts are encoded here; the others, and
     generated tasks, are checked when they are drawn.
     """
     tokens, own = config.sampling.max_new_tokens, config.evaluate.max_new_tokens
@@ -80,7 +80,7 @@ def check_tasks(config: Config, policy: Policy, training: Sequence[Task], held_o
 def likely_too_long(tasks: Sequence[Task]) -> Sequence[Task]:
     """Return all tasks, or ``CHECKED`` of a long list, because encoding a million prompts may take longer than the run.
 
-    Half of them are the tasks with the longest prompts (in characters); the other half is evenly spaced.
+    Half of these have the longest prompts (in characters); the other half are evenly spaced.
     """
     if len(tasks) <= CHECKED:
         return tasks
@@ -96,7 +96,7 @@ def _characters(prompt: Prompt) -> int:
 
 
 def check_first_tasks(config: Config, policy: Policy, supplied: Supplied = NOTHING_SUPPLIED) -> None:
-    """Raise before a warm start or a judge is trained if a masked model cannot fill in the domain's first tasks and
+    """Raise, before a warm start or judge is trained, if a masked model cannot fill in the domain's first tasks and
     examples, for instance because its tokens do not match the holes.
     """
     domain = build_domain(config, supplied)
@@ -128,7 +128,7 @@ def _check(config: Config, policy: Policy, tasks: Sequence[Task], tokens: int) -
         prompt = len(policy.encode(task.prompt))
         if prompt + tokens > limit:
             raise PolicyError(
-                f"task {task.id}: its prompt of {prompt} tokens and {tokens} new tokens exceed the maximum length of "
+                f"task {task.id}: its prompt ({prompt} tokens) plus {tokens} new tokens exceeds the maximum length of "
                 f"{limit} tokens; shorten the prompt or lower sampling.max_new_tokens"
             )
 
@@ -141,10 +141,10 @@ def _positions(config: Config, policy: Policy) -> int | None:
 
 
 def split_tasks(tasks: configs.TasksConfig | None, given: Any = None) -> tuple[list[Task], list[Task]]:
-    """Return (training, held-out) tasks, from [tasks] or ``given``; the latter are empty unless configured."""
+    """Return (training, held-out) tasks from [tasks] or ``given``; no tasks are held out unless configured."""
     if tasks is None:
         if given is None:
-            raise ConfigError("no tasks are given; set [tasks] or [domain]")
+            raise ConfigError("no tasks specified; set [tasks] or [domain]")
         return as_tasks(given), []
     rows = _listed_tasks(tasks) if given is None else as_tasks(given, **_columns(tasks))
     if tasks.eval_file is not None:
@@ -167,7 +167,10 @@ def with_run_paths(config: Config) -> configs.TasksConfig | None:
 def tasks_of_split(
     config: Config, name: Split, count: int | None = None, supplied: Supplied = NOTHING_SUPPLIED
 ) -> list[Task]:
-    """Return the first tasks of a split. [tasks] has two splits: every split except ``train`` is held out."""
+    """Return the first tasks of a split.
+
+    [tasks] has two splits: ``train`` and, under any other name, the held-out tasks.
+    """
     domain = build_domain(config, supplied)
     if domain is not None:
         if not (found := domain_tasks(domain, name, count)):

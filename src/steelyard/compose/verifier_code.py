@@ -16,7 +16,7 @@ from steelyard.verification import load_function
 
 
 def verifier_code(config: Config, supplied: Supplied) -> dict[str, str]:
-    """Hash the user's source files that determine rewards, by module name."""
+    """Hash the user's source files that determine rewards; return the hashes by module name."""
     if supplied.verifier is not None:
         return source_hashes(supplied.verifier)
     if (domain := build_domain(config, supplied)) is not None:
@@ -28,9 +28,9 @@ def verifier_code(config: Config, supplied: Supplied) -> dict[str, str]:
 def source_hashes(*objects: object) -> dict[str, str]:
     """Return the SHA-256 of the source files that define these functions, classes or verifiers, by module name.
 
-    Imported modules are included if they belong to the same package or lie in the same folder or below it. Steelyard
-    and installed packages are excluded. Lists and mappings are searched; objects without a file (from a notebook) are
-    skipped.
+    Imported modules are included if they belong to the same package or are in or below the same folder. Steelyard and
+    installed packages are excluded. Lists and mappings are searched; objects without a file (such as those from a
+    notebook) are skipped.
     """
     found: dict[str, str] = {}
     for given in objects:
@@ -62,7 +62,7 @@ def _package(module: ModuleType) -> str:
 
 
 def _installed(file: Path) -> bool:
-    """Whether a file belongs to Python or an installed package, even in an environment inside the user's folder."""
+    """Whether a file belongs to Python or an installed package, even in a virtualenv inside the user's folder."""
     return file.is_relative_to(sysconfig.get_path("stdlib")) or not {"site-packages", "dist-packages"}.isdisjoint(
         file.parts
     )

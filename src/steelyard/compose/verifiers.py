@@ -1,4 +1,4 @@
-"""Build verifiers, and the pools that run them."""
+"""Build verifiers and the pools that run them."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def _engine(config: Config, verifier: Verifier) -> Pool:
     except VerifierError as error:
         if verify.pool == "processes":
             raise
-        log.warning("%s Until then it runs in this process, where its crashes and hangs affect the run.", error)
+        log.warning("%s Until then, the verifier runs in this process, where a crash or hang affects the run.", error)
         return InlinePool(verifier, blame)
 
 
@@ -139,7 +139,7 @@ def build_verifier(config: Config, supplied: Supplied = NOTHING_SUPPLIED) -> Any
 
 
 def _verifier(config: Config, supplied: Supplied) -> AnyVerifier:
-    """Return the supplied verifier, the domain's, or the functions and models that the configuration names."""
+    """Return the supplied verifier, the domain's verifier, or the functions and models named in the configuration."""
     verify, domain = config.verify, supplied.domain
     if supplied.verifier is not None:
         return as_verifier(supplied.verifier, **_defaults(supplied.verifier, verify))
@@ -150,16 +150,16 @@ def _verifier(config: Config, supplied: Supplied) -> AnyVerifier:
         return load_verifier(verify.verifier, **_defaults(verify.verifier, verify))
     parts = tuple(_part(entry, verify) for entry in verify.verifiers)
     if not parts:
-        raise ConfigError('no verifier is given; set verify.verifier = "my_module:my_function"')
+        raise ConfigError('no verifier specified; set verify.verifier = "my_module:my_function"')
     return WeightedVerifier(parts, **_given(floor=verify.floor))
 
 
 def _defaults(verifier: Any, verify: configs.VerifyConfig) -> dict[str, Any]:
-    """Return floor and success threshold from the configuration, unless the verifier declares its own."""
+    """Return the floor and success threshold from the configuration, unless the verifier declares its own."""
     found = load_function(verifier) if isinstance(verifier, str) else verifier
     if isinstance(found, AnyVerifier) or (isinstance(found, type) and issubclass(found, Verifier)):
         return {}
-    several = isinstance(found, list | tuple | Mapping)  # a weighted sum succeeds by its parts
+    several = isinstance(found, list | tuple | Mapping)  # for a weighted sum, the parts determine success
     return _given(floor=verify.floor) | ({} if several else {"success_at": verify.success_at})
 
 

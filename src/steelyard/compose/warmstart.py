@@ -1,4 +1,4 @@
-"""Warm start: supervised training before the first step, whose result is the run's initial model."""
+"""Warm start: supervised training before the first step, which produces the run's initial model."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ from steelyard.training.warmstart import loss_of, warm_start
 LAST = 0.1
 """Final learning rate, as a fraction of the peak."""
 MADE_WITH = "made-with.json"
-"""File with the settings of a warm start, in its folder."""
+"""File in a warm start's folder that stores its settings."""
 
 
 def warm_start_folder(config: Config) -> Path:
-    """Return the folder of the model that a run's warm start produced."""
+    """Return the folder of the model produced by a run's warm start."""
     return run_folder(config) / "warmstart"
 
 
 def warm_start_settings(
     config: Config, warmstart: WarmstartConfig | None, supplied: Supplied = NOTHING_SUPPLIED
 ) -> str:
-    """Serialise all settings that a warm start depends on; the text is stored with its model."""
+    """Serialise all settings that a warm start depends on; the result is stored with its model."""
     tables = {
         "model": config.model,
         "domain": config.domain,
@@ -56,7 +56,7 @@ def warm_start_settings(
     plain: dict[str, Any] = {
         name: None if table is None else table.model_dump(mode="json") for name, table in tables.items()
     }
-    if config.tasks is not None:  # how prompts are sent; examples do not come from a source
+    if config.tasks is not None:  # [tasks] only sets how prompts are sent; examples come from the domain
         plain["tasks"] = config.tasks.model_dump(mode="json", exclude={"source"})
     if "domain" in config.run.supplied:
         plain["domain"] = {"object": f"{type(supplied.domain).__module__}:{type(supplied.domain).__qualname__}"}
@@ -64,7 +64,7 @@ def warm_start_settings(
 
 
 def clear_stale(own: Path, table: WarmstartConfig | JudgeConfig | None, settings: str = "") -> None:
-    """Remove a warm start or judge that a failed attempt to start the run left behind: its settings may differ.
+    """Remove a warm start or judge left behind by a failed attempt to start the run: its settings may differ.
 
     A warm start with the same settings is kept.
     """
@@ -100,7 +100,7 @@ def make_warm_start(
     domain = build_domain(config, supplied)
     examples = examples_of(domain, "warmstart", seed=config.run.seed)
     if domain is not None:
-        domain.verifier()  # reports a missing extra now, not after minutes of training
+        domain.verifier()  # report a missing extra now, not after minutes of training
     check_first_tasks(config, policy, supplied)
     steps, settings = warmstart.updates, warm_start_settings(config, warmstart, supplied)
     learner = _learner(config, warmstart, policy, steps)
@@ -126,7 +126,7 @@ def make_warm_start(
     write_atomically(folder, write)
     shutil.rmtree(progress.folder, ignore_errors=True)
     if stop.requested:
-        raise StoppedError("stopped after the warm start, which is saved.")
+        raise StoppedError("stopped after the warm start; its model is saved.")
     return statistics.mean(losses[-max(1, steps // 10) :])
 
 
@@ -140,13 +140,13 @@ def _resumed(learner: Learner, progress: Store, settings: str) -> list[float]:
 
 
 def _keep(learner: Learner, progress: Store, settings: str, losses: list[float]) -> None:
-    parts = learner.parts()
+    parts = learner.checkpoint_parts()
     state = {**parts.state, "warm_start_settings": settings, "losses": losses}
     progress.save(len(losses), folders=parts.folders, tensors=parts.tensors, state=state)
 
 
 def starting_from(config: Config, folder: Path) -> Config:
-    """Return the configuration with the model (or adapter) of ``folder`` instead of a new one."""
+    """Return the configuration with the model (or adapter) in ``folder`` instead of a new one."""
     data = config.model_dump(exclude_none=True)
     if config.model.lora is not None:
         data["model"]["lora"]["adapter"] = str(folder)
@@ -173,7 +173,7 @@ def write_atomically(folder: Path, write: Callable[[Path], object]) -> None:
 
 
 def _learner(config: Config, warmstart: WarmstartConfig, policy: Policy, steps: int) -> Learner:
-    """Build the learner of a warm start. Only the learning rate differs from the run's optimiser settings."""
+    """Build the learner for a warm start. Only the learning rate differs from the run's optimiser settings."""
     optimiser = config.optimiser
     nothing = Schedule("constant", 0.0)
     lr = Schedule("cosine", warmstart.lr, LAST * warmstart.lr, steps, warmstart.warmup_steps)
@@ -182,7 +182,7 @@ def _learner(config: Config, warmstart: WarmstartConfig, policy: Policy, steps: 
     trained = [parameter for _, parameter in policy.trainable()]
     comfortable = (
         policy.default_microbatch_tokens()
-    )  # larger batches suit groups; for single texts they are mostly padding
+    )  # larger batches suit groups; for single texts, they would be mostly padding
     return Learner(
         policy,
         build_optimiser(optimiser.name, trained, lr=warmstart.lr, **settings),

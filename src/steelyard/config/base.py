@@ -18,9 +18,9 @@ from steelyard.import_paths import is_import_path
 
 
 class Section(BaseModel):
-    """A frozen table of the TOML file. Unknown keys are rejected, and values are never converted silently.
+    """A frozen table from a TOML file. Unknown keys are rejected, and values are never converted silently.
 
-    An optional key is empty by default, because TOML cannot express "nothing". Keys that ``dump`` omits therefore load
+    An optional key is empty by default, because TOML has no null value. Keys that ``dump`` omits therefore load
     back unchanged.
     """
 
@@ -31,11 +31,13 @@ class ScheduleConfig(Section):
     """A value that changes over the run's steps. In TOML, a bare number means a constant."""
 
     kind: Literal["constant", "linear", "cosine"] = Field(
-        default="constant", description="Shape of the curve from start to end; constant stays at start."
+        default="constant", description="Shape of the curve from start to end; with constant, the value stays at start."
     )
     start: float = Field(description="Value at the first step, or after the warm-up if there is one.", ge=0)
     end: float | None = Field(default=None, description="Value at the end; required for linear and cosine.", ge=0)
-    steps: int | None = Field(default=None, description="Step at which end is reached. Empty: run.steps.", ge=1)
+    steps: int | None = Field(
+        default=None, description="Step at which the end value is reached. Default: run.steps.", ge=1
+    )
     warmup: int = Field(default=0, description="Number of steps over which the value rises from 0 to start.", ge=0)
 
     @property

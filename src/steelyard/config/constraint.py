@@ -10,10 +10,10 @@ from steelyard.config.base import Section
 
 
 class ConstraintConfig(Section):
-    """The constraint applies in sampling and in training. Set exactly one of source, file and column."""
+    """The constraint applies to both sampling and training. Set exactly one of source, file and column."""
 
     kind: Literal["json_schema", "regex", "lark", "choices", "automaton"] = Field(
-        description="Kind of grammar for text (extra grammars), or automaton for your own class."
+        description="Kind of text grammar (requires the grammars extra), or automaton for your own class."
     )
     source: str | dict[str, Any] | Annotated[tuple[str, ...], Strict(False)] | None = Field(
         default=None,
@@ -22,22 +22,22 @@ class ConstraintConfig(Section):
     )
     file: str | None = Field(
         default=None,
-        description="File that contains the schema, expression, grammar or choices, instead of source.",
+        description="File containing the schema, expression, grammar or choices; replaces source.",
         min_length=1,
     )
     column: str | None = Field(
         default=None,
-        description="Task column that contains it, if it differs between tasks, instead of source.",
+        description="Task column containing the source, for constraints that differ between tasks; replaces source.",
         min_length=1,
     )
     options: dict[str, Any] = Field(
-        default={}, description="Keyword arguments for the automaton, which validates them."
+        default={}, description="Keyword arguments passed to the automaton, which validates them."
     )
     symbols: Literal["words", "characters"] | None = Field(
         default=None,
-        description="Symbols of the automaton. Empty: words for a closed vocabulary, otherwise characters.",
+        description="The automaton's symbols. Default: words for a closed vocabulary, otherwise characters.",
     )
     canonical_tokens: bool | None = Field(
         default=None,
-        description="Write forced text, such as a JSON key, with the tokenizer's canonical tokens. Empty: true.",
+        description="Write forced text, such as a JSON key, with the tokenizer's canonical tokens. Default: true.",
     )

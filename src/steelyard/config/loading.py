@@ -36,7 +36,8 @@ def load(recipe_or_path: str | Path, overrides: Sequence[str] | Mapping[str, Any
 def build(data: Mapping[str, Any], *, source: str = "configuration") -> Config:
     """Build a configuration from nested tables.
 
-    A single ``ConfigError`` lists all problems. Warm-ups too long for a short run are shortened with a warning.
+    All problems are reported together in a single ``ConfigError``. Warm-ups that are too long for the run are
+    shortened, with a warning.
     """
     try:
         config = Config.model_validate(data, context={"source": source})
@@ -81,8 +82,8 @@ def read_recipe(recipe_or_path: str | Path) -> str:
     if path.is_file():
         return path.read_text(encoding="utf-8")
     if path.suffix == ".toml":
-        raise ConfigError(f"there is no file {name} (working folder: {Path.cwd()})")
+        raise ConfigError(f"there is no file {name} (working directory: {Path.cwd()})")
     known = ", ".join(recipes())
     raise ConfigError(
-        f"there is no recipe {name!r}{did_you_mean(name, recipes())} (recipes: {known}; or give a .toml file)"
+        f"there is no recipe {name!r}{did_you_mean(name, recipes())} (recipes: {known}; or pass a .toml file)"
     )

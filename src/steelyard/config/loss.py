@@ -13,11 +13,11 @@ Surrogate = Literal["ppo_clip", "gspo", "cispo", "reinforce"]
 
 PRETRAINED_LR = 1e-5
 SCRATCH_LR = 2e-3
-"""Default learning rates of a pretrained model, and of a model trained from scratch (``model.scratch``)."""
+"""Default learning rates for pretrained models and for models trained from scratch (``model.scratch``)."""
 
 
 def _default_clip(side: Literal[0, 1]) -> str:
-    """Describe the default bound of the clip range."""
+    """Describe the default lower (0) or upper (1) bound of the clip range."""
     ranges = defaults.CLIP_RANGES
     return f"{ranges['ppo_clip'][side]:g}, for gspo {ranges['gspo'][side]:g}"
 
@@ -28,7 +28,7 @@ class AdaptiveKlConfig(Section):
     target: float = Field(description="Target KL per decision.", gt=0)
     horizon: float | None = Field(
         default=None,
-        description="Number of samples within which the coefficient changes by at most a fifth. Empty: the samples of "
+        description="Number of samples over which the coefficient changes by at most a fifth. Default: the samples of "
         f"{defaults.KL_HORIZON_STEPS} steps, which allows a hundredfold change in 250 steps.",
         gt=0,
     )
@@ -41,13 +41,15 @@ class KlConfig(Section):
     )
     estimator: Literal["k1", "k2", "k3", "k3_unbiased", "exact"] = Field(
         default="k3_unbiased",
-        description="KL estimator. k3 gives the gradient of the forward KL; k2, k3_unbiased and exact of the reverse "
-        "KL; k1 is for the reward only.",
+        description="KL estimator. k3 gives the gradient of the forward KL; k2, k3_unbiased and exact give that of "
+        "the reverse KL; k1 can only be used in the reward.",
     )
     placement: Literal["loss", "reward"] = Field(
         default="loss", description="Add the KL to the loss, or subtract it from the reward."
     )
-    adaptive: AdaptiveKlConfig | None = Field(default=None, description="Adapt the coefficient to a target KL.")
+    adaptive: AdaptiveKlConfig | None = Field(
+        default=None, description="Adapt the coefficient to keep the KL near a target."
+    )
 
     @property
     def active(self) -> bool:
@@ -64,31 +66,31 @@ class EntropyConfig(Section):
 class LossConfig(Section):
     surrogate: Surrogate = Field(default="ppo_clip", description="Surrogate objective to maximise.")
     clip_low: float | None = Field(
-        default=None, description=f"Clip the ratio below at 1 - clip_low. Empty: {_default_clip(0)}.", gt=0, lt=1
+        default=None, description=f"Clip the ratio below at 1 - clip_low. Default: {_default_clip(0)}.", gt=0, lt=1
     )
     clip_high: float | None = Field(
         default=None,
-        description=f"Clip the ratio above at 1 + clip_high. Empty: {_default_clip(1)}; DAPO's clip-higher is 0.28.",
+        description=f"Clip the ratio above at 1 + clip_high. Default: {_default_clip(1)}; DAPO's clip-higher is 0.28.",
         gt=0,
     )
     dual_clip: float | None = Field(
         default=None, description="Upper bound on the ratio for negative advantages, such as 3 (ppo_clip only).", gt=1
     )
     ratio_cap: float | None = Field(
-        default=None, description=f"Cap on the ratio (cispo only). Empty: {defaults.RATIO_CAP:g}.", gt=0
+        default=None, description=f"Cap on the ratio (cispo only). Default: {defaults.RATIO_CAP:g}.", gt=0
     )
     aggregation: Literal["sequence_mean", "token_mean", "constant"] = Field(
         default=defaults.AGGREGATION,
-        description="Average over each sample and then over samples, over all tokens, or divide by a constant length.",
+        description="Average per sample, then over samples; average over all tokens; or divide by a constant length.",
     )
     constant_length: int | None = Field(
-        default=None, description="Divisor for aggregation = constant. Empty: sampling.max_new_tokens.", ge=1
+        default=None, description="Divisor for aggregation = constant. Default: sampling.max_new_tokens.", ge=1
     )
     importance_cap: float | None = Field(
         default=None,
-        description="Correct for differences between sampler and learner by the ratio of old to behaviour probability, "
-        f"capped at this value. 0: no correction. Empty: {defaults.IMPORTANCE_CAP:g} with sampling.engine = vllm or "
-        "sampling.staleness, otherwise no correction.",
+        description="Correct for differences between sampler and learner with the ratio of old to behaviour "
+        f"probability, capped at this value; 0 disables the correction. Default: {defaults.IMPORTANCE_CAP:g} with "
+        "sampling.engine = vllm or sampling.staleness, otherwise 0.",
         ge=0,
     )
     kl: KlConfig = Field(default=KlConfig(), description="KL penalty to the reference model.")
@@ -110,34 +112,44 @@ class LossConfig(Section):
 
 class OptimiserConfig(Section):
     name: Literal["adamw", "adamw_fused", "adamw_8bit"] = Field(
-        default="adamw", description="AdamW, AdamW with a fused kernel, or AdamW with 8-bit state (extra bitsandbytes)."
+        default="adamw",
+        description="AdamW, AdamW with a fused kernel, or 8-bit AdamW (requires the bitsandbytes extra).",
     )
     rounding: Literal["stochastic", "nearest", "master"] = Field(
         default=defaults.ROUNDING,
-        description="Updates of bfloat16 weights: stochastic rounding (unbiased), rounding to nearest (loses most "
-        "updates at a small learning rate), or float32 master weights (more memory).",
+        description="How bfloat16 weights are updated: with stochastic rounding (unbiased), rounding to nearest (loses "
+        "most updates at small learning rates), or float32 master weights (uses more memory).",
     )
     lr: float = Field(
         default=PRETRAINED_LR, description=f"Learning rate; the default with model.scratch is {SCRATCH_LR:g}.", gt=0
     )
     betas: tuple[float, float] = Field(
-        default=defaults.BETAS, strict=False, description="Decay rates of the two moments."
+        default=defaults.BETAS, strict=False, description="Decay rates of the first and second moments."
     )
-    eps: float = Field(default=defaults.EPS, description="Added to the square root of the second moment.", gt=0)
+    eps: float = Field(
+        default=defaults.EPS, description="Constant added to the square root of the second moment.", gt=0
+    )
     weight_decay: float = Field(default=defaults.WEIGHT_DECAY, description="Decoupled weight decay.", ge=0)
     schedule: Literal["constant", "linear", "cosine"] = Field(
-        default="constant", description="Schedule of the learning rate over the run."
+        default="constant", description="Learning rate schedule over the run."
     )
-    warmup_steps: int = Field(default=0, description="Number of steps over which the learning rate rises from 0.", ge=0)
+    warmup_steps: int = Field(
+        default=0, description="Number of warm-up steps, over which the learning rate rises from 0.", ge=0
+    )
     min_lr_ratio: float = Field(
-        default=0.0, description="Final learning rate of linear and cosine, as a fraction of lr.", ge=0, le=1
+        default=0.0,
+        description="Final learning rate of the linear and cosine schedules, as a fraction of lr.",
+        ge=0,
+        le=1,
     )
-    grad_clip: float = Field(default=defaults.GRAD_CLIP, description="Maximum gradient norm; 0: no clipping.", ge=0)
+    grad_clip: float = Field(
+        default=defaults.GRAD_CLIP, description="Maximum gradient norm; 0 disables clipping.", ge=0
+    )
     epochs: int = Field(default=defaults.EPOCHS, description="Number of passes over each rollout.", ge=1)
     minibatches: int = Field(default=defaults.MINIBATCHES, description="Number of optimiser steps per pass.", ge=1)
     microbatch_tokens: int | None = Field(
         default=None,
-        description="Tokens per forward and backward pass, including padding. Empty: chosen to fit the device memory.",
+        description="Tokens per forward and backward pass, with padding. Default: as many as fit in device memory.",
         ge=1,
     )
     max_skipped: int = Field(

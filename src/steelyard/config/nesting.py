@@ -1,4 +1,4 @@
-"""Limit the nesting of plain data (configurations, task specs), because it is processed recursively."""
+"""Limit the nesting depth of plain data (configurations, task specs), which is processed recursively."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from steelyard.errors import ConfigError
 def parse_overrides(arguments: Sequence[str]) -> dict[str, Any]:
     """Parse command-line words into dotted keys and values.
 
-    Values use TOML syntax (``0.05``, ``true``, ``[1, 4]``, ``{kind = "linear", …}``). A bare word is text, ``none``
+    Values use TOML syntax (``0.05``, ``true``, ``[1, 4]``, ``{kind = "linear", …}``). A bare word is a string, ``none``
     restores the default of a key or table, and a key without a value is ``true``.
     """
     overrides: dict[str, Any] = {}
@@ -46,7 +46,7 @@ def parse_value(key: str, text: str) -> Any:
     except RecursionError:
         parsed = None
     if parsed is None or too_deep(parsed):
-        raise ConfigError(f"{key}: its value is nested more than {DEEPEST} levels deep; flatten it")
+        raise ConfigError(f"{key}: the value is nested more than {DEEPEST} levels deep; flatten it")
     return parsed["value"] if set(parsed) == {"value"} else text
 
 
@@ -73,7 +73,7 @@ def _enter(container: Any, name: str, path: str, key: str) -> Any:
     if inner is None:
         inner = container[name] = {}
     if path.endswith(".coefficient") and isinstance(inner, int | float):
-        inner = container[name] = {"start": inner}  # a bare number is short for this table
+        inner = container[name] = {"start": inner}  # a bare number is shorthand for this table
     if not isinstance(inner, dict | list):
         raise ConfigError(f"{key}: {path} is {inner!r}, not a table")
     return cast("dict[str, Any] | list[Any]", inner)
@@ -90,13 +90,13 @@ def _assign(container: Any, name: str, value: Any, key: str) -> None:
 
 
 def _is_known(key: str) -> bool:
-    """Whether a key is known. Unknown keys are set to ``None`` instead of ignored, so that validation rejects them."""
+    """Whether a key is known. Unknown keys are set to ``None`` rather than ignored, so that validation rejects them."""
     return ".".join(part for part in key.split(".") if not part.isdigit()) in known_keys()
 
 
 def _index(container: list[Any], name: str, key: str) -> int:
     if not name.isdigit() or int(name) >= len(container):
         raise ConfigError(
-            f"{key}: {name!r} is not an index of a list with {len(container)} entries; indices start at 0"
+            f"{key}: {name!r} is not a valid index for a list of {len(container)} entries; indices start at 0"
         )
     return int(name)

@@ -1,4 +1,4 @@
-"""Problems of a configuration, worded so that the user can fix them."""
+"""Configuration problems, worded so that the user can fix them."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def problems_of(error: ValidationError, known: Collection[str]) -> list[Problem]
     found: dict[str, Problem] = {}
     for details in error.errors(include_url=False):
         problem = _problem(details, known)
-        if before := found.get(problem.key):  # a key with several types fails once for each
+        if before := found.get(problem.key):  # a key that accepts several types fails once per type
             problem = before._replace(reason=f"{before.reason} or {problem.reason.removeprefix('must be ')}")
         found[problem.key] = problem
     return list(found.values())
@@ -92,7 +92,7 @@ def _problem(details: ErrorDetails, known: Collection[str]) -> Problem:
 
 
 def _without_type_names(path: list[str], known: Collection[str]) -> str:
-    """Return the dotted key of an error. For a key with several types, pydantic appends the type it tried."""
+    """Return the dotted key of an error. For a key that accepts several types, pydantic appends the type it tried."""
     while path and not path[-1].isdigit() and ".".join(_without_indices(path)) not in known:
         path = path[:-1]
     return ".".join(path)

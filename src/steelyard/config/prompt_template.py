@@ -7,7 +7,7 @@ from functools import lru_cache
 from string import Formatter
 
 Part = tuple[str, str | None]
-"""A piece of text, and the name of the column that follows it."""
+"""A piece of literal text and the name of the column that follows it."""
 
 
 @lru_cache(maxsize=64)

@@ -1,12 +1,14 @@
-"""Keys and values of earlier versions. A recipe that uses one is rejected with its replacement; the configuration of an
-earlier run folder is read under the new names.
+"""Keys and values of earlier versions.
+
+A recipe that uses one is rejected with an error that names its replacement. The configuration of an older run folder is
+translated to the new names.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from copy import deepcopy
-from typing import Any
+from typing import Any, cast
 
 RENAMED_KEYS = {
     "constraint.canonical_runs": "constraint.canonical_tokens",
@@ -33,8 +35,6 @@ RENAMED_OPTIONS: dict[str, dict[str, str]] = {
     "infill": {"longest": "max_length", "most": "max_holes", "run": "mean_span", "shortest": "min_length"},
     "theories": {
         "containing": "required_factors",
-        "easiest": "min_difficulty",
-        "hardest": "max_difficulty",
         "longest_example": "max_example_words",
         "reward.long": "reward.max_words",
         "reward.many": "reward.max_parameters",
@@ -57,7 +57,7 @@ REMOVED_VALUES: dict[tuple[str, Any], str] = {
 
 
 def with_new_names(tables: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the tables of an earlier run's configuration with today's keys, values and domain options."""
+    """Translate the tables of an older run's configuration to the current keys, values and domain options."""
     result = deepcopy(dict(tables))
     for old, new in RENAMED_KEYS.items():
         _rename(result, old, new)
@@ -85,7 +85,8 @@ def _rename(tables: dict[str, Any], old: str, new: str) -> None:
 def _table_of(tables: dict[str, Any], key: str) -> tuple[dict[str, Any] | None, str]:
     """Return the table that holds a dotted key, if there is one, and the last part of the key."""
     *path, name = key.split(".")
-    table: Any = tables
+    table: dict[str, Any] | None = tables
     for part in path:
-        table = table.get(part) if isinstance(table, dict) else None
-    return (table if isinstance(table, dict) else None), name
+        inner: Any = {} if table is None else table.get(part)
+        table = cast("dict[str, Any]", inner) if isinstance(inner, dict) else None
+    return table, name

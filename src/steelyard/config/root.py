@@ -1,4 +1,4 @@
-"""The complete configuration: all sections, checked together."""
+"""The complete configuration: all sections, validated together."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from steelyard.config.sections import Sections
 
 
 class Config(Sections):
-    """The configuration of a run. Construction fails with a ``ConfigError`` if the sections cannot work together."""
+    """The configuration of a run. Construction fails with a ``ConfigError`` if the sections are incompatible."""
 
     @model_validator(mode="after")
     def _can_work(self, info: ValidationInfo) -> Self:

@@ -1,4 +1,4 @@
-"""Configuration of the run, its evaluations, checkpoints and tracking."""
+"""Configuration of the run and of its evaluations, checkpoints and tracking."""
 
 from __future__ import annotations
 
@@ -22,19 +22,21 @@ SuppliedPart = Literal["model", "domain", "tasks", "eval_tasks", "verifier", "co
 
 
 class RunConfig(Section):
-    name: RunName = Field(default="run", description="Name of the run, whose folder is run.folder/run.name.")
+    name: RunName = Field(default="run", description="Name of the run; its folder is run.folder/run.name.")
     folder: str = Field(default="runs", description="Folder that contains the runs.", min_length=1)
-    seed: int = Field(default=0, description="Seed of all random numbers of the run.", ge=0, lt=2**63)
+    seed: int = Field(default=0, description="Seed for all random numbers in the run.", ge=0, lt=2**63)
     steps: int = Field(default=200, description="Number of training steps.", ge=1)
     supplied: tuple[SuppliedPart, ...] = Field(
         default=(),
         strict=False,
-        description="Parts that were passed to steelyard.train as Python objects; set by steelyard.train.",
+        description="Parts passed to steelyard.train as Python objects; set automatically by steelyard.train.",
     )
 
 
 class EvaluateConfig(Section):
-    every: int = Field(default=0, description="Steps between evaluations on held-out tasks; 0: no evaluation.", ge=0)
+    every: int = Field(
+        default=0, description="Steps between evaluations on held-out tasks; 0 disables evaluation.", ge=0
+    )
     tasks: int = Field(default=64, description="Number of held-out tasks per evaluation.", ge=1)
     samples: int = Field(default=defaults.EVALUATION_SAMPLES, description="Number of samples per task.", ge=1)
     ks: tuple[int, ...] = Field(
@@ -44,20 +46,20 @@ class EvaluateConfig(Section):
         min_length=1,
     )
     temperature: float | None = Field(
-        default=None, description="Sampling temperature. Empty: sampling.temperature.", gt=0
+        default=None, description="Sampling temperature. Default: sampling.temperature.", gt=0
     )
     max_new_tokens: int | None = Field(
-        default=None, description="Maximum tokens per completion. Empty: sampling.max_new_tokens.", ge=1
+        default=None, description="Maximum tokens per completion. Default: sampling.max_new_tokens.", ge=1
     )
 
 
 class CheckpointConfig(Section):
-    every: int = Field(default=50, description="Steps between checkpoints; 0: only after the last step.", ge=0)
-    keep_last: int = Field(default=defaults.KEEP_LAST, description="Number of newest checkpoints to keep.", ge=1)
+    every: int = Field(default=50, description="Steps between checkpoints; 0 saves only after the last step.", ge=0)
+    keep_last: int = Field(default=defaults.KEEP_LAST, description="Number of recent checkpoints to keep.", ge=1)
     best_metric: str | None = Field(
         default=None,
-        description="Metric that selects the best checkpoint, which is also kept. Empty: eval/success if runs are "
-        "evaluated, otherwise reward/mean.",
+        description="Metric that selects the best checkpoint, which is also kept. Default: eval/success if "
+        "evaluation is enabled, otherwise reward/mean.",
     )
     best_mode: Literal["max", "min"] = Field(
         default=defaults.BEST_MODE, description="Whether higher (max) or lower (min) values of best_metric are better."
@@ -66,15 +68,15 @@ class CheckpointConfig(Section):
 
 class TrackingConfig(Section):
     console: bool = Field(default=True, description="Show a live display in the terminal.")
-    tensorboard: bool = Field(default=False, description="Log to TensorBoard (extra tensorboard).")
+    tensorboard: bool = Field(default=False, description="Log to TensorBoard (requires the tensorboard extra).")
     wandb: bool = Field(
-        default=False, description="Log to Weights & Biases (extra wandb; supports WANDB_MODE=offline)."
+        default=False, description="Log to Weights & Biases (requires the wandb extra; supports WANDB_MODE=offline)."
     )
     wandb_project: str = Field(
         default=defaults.WANDB_PROJECT, description="Name of the Weights & Biases project.", min_length=1
     )
     samples_every: int = Field(
         default=10,
-        description="Show the best, median and worst sample at step 1 and every this many steps; 0: never.",
+        description="Show the best, median and worst samples at step 1 and then at this interval in steps; 0: never.",
         ge=0,
     )

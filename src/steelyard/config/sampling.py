@@ -1,4 +1,4 @@
-"""Configuration of sampling, and of the credit that each sample gets relative to its group."""
+"""Configuration of sampling and of credit: the advantage of each sample relative to its group."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from steelyard.suggest import did_you_mean
 from steelyard.types import CutRule
 
 ADVANTAGES = ("group_norm", "group_mean", "rloo", "batch_norm", "best_of_group", "pass_at_k", "max_at_k")
-"""Names of the estimators in ``steelyard.algorithms.advantages``, which needs torch and so cannot be imported here."""
+"""Names of the estimators in ``steelyard.algorithms.advantages``, which needs torch and cannot be imported here."""
 _PLAIN = CutRule()
 
 
@@ -21,75 +21,74 @@ class VllmConfig(Section):
     """Settings of the vLLM engine."""
 
     dtype: Literal["float32", "bfloat16", "float16"] | None = Field(
-        default=None, description="Data type of vLLM's weights and cache. Empty: that of the policy."
+        default=None, description="Data type of vLLM's weights and cache. Default: the policy's data type."
     )
     memory: float = Field(
         default=defaults.VLLM_MEMORY,
-        description="Fraction of the device memory for vLLM's weights and cache.",
+        description="Fraction of device memory for vLLM's weights and cache.",
         gt=0,
         le=1,
     )
     cache_gib: float | None = Field(
         default=None,
-        description="GiB for the key/value cache, allocated at the start. Empty: what remains of memory.",
+        description="Size of the key/value cache in GiB, allocated at startup. Default: the remaining memory.",
         gt=0,
     )
     max_length: int | None = Field(
         default=None,
-        description="Maximum sequence length, prompt and completion together. Empty: the model's maximum.",
+        description="Maximum sequence length, prompt and completion together. Default: the model's maximum.",
         ge=2,
     )
     eager: bool | None = Field(
         default=None,
-        description="Skip compilation and CUDA graphs: faster start, slower sampling. Empty: true on a CPU.",
+        description="Skip compilation and CUDA graphs, for faster startup but slower sampling. Default: true on a CPU.",
     )
     lora: Literal["merge", "serve"] | None = Field(
         default=None,
-        description="Merge the adapter into the weights, or serve it separately. Empty: merge on a CPU and for DoRA, "
+        description="Merge the adapter into the weights, or serve it separately. Default: merge on a CPU and for DoRA, "
         "otherwise serve.",
     )
 
 
 class SamplingConfig(Section):
     tasks_per_step: int = Field(default=8, description="Number of tasks per step.", ge=1)
-    group_size: int = Field(
-        default=16, description="Number of samples per task, which are compared with each other.", ge=2
-    )
+    group_size: int = Field(default=16, description="Number of samples per task, which form a group.", ge=2)
     max_new_tokens: int = Field(
         default=defaults.MAX_NEW_TOKENS,
         description="Maximum tokens per completion; for a masked model, maximum holes per text.",
         ge=1,
     )
     temperature: float = Field(
-        default=_PLAIN.temperature, description="Sampling temperature, which divides the logits.", gt=0
+        default=_PLAIN.temperature, description="Sampling temperature; logits are divided by it.", gt=0
     )
     top_k: int = Field(
-        default=_PLAIN.top_k, description="Sample only from the k most likely tokens; 0: from all.", ge=0
+        default=_PLAIN.top_k, description="Sample only from the k most likely tokens; 0 samples from all.", ge=0
     )
     top_p: float = Field(
         default=_PLAIN.top_p,
-        description="Sample only from the smallest set of tokens whose probability reaches p; 1: from all.",
+        description="Sample from the smallest set of tokens with total probability at least p; 1 samples from all.",
         gt=0,
         le=1,
     )
     min_p: float = Field(
         default=_PLAIN.min_p,
-        description="Sample only tokens with at least min_p times the highest probability; 0: from all.",
+        description="Sample only tokens at least min_p times as likely as the most likely one; 0 samples from all.",
         ge=0,
         lt=1,
     )
     supports: Literal["stored", "recomputed"] = Field(
         default=defaults.SUPPORTS,
-        description="Token sets that decisions were sampled from: stored with samples, or recomputed by the learner.",
+        description="Whether each decision's token set is stored with the sample or recomputed by the learner.",
     )
     staleness: int = Field(
         default=0,
-        description="Sample during updates, from weights at most this many versions old; 0: in turn, exact resume.",
+        description="Sample during updates, from weights at most this many versions old; 0 alternates sampling and "
+        "updates, which makes resumed runs exact.",
         ge=0,
     )
     fill_steps: int = Field(
         default=defaults.FILL_STEPS,
-        description="For masked models: number of forward passes in which the holes are filled.",
+        description="For masked models: number of forward passes used to fill the holes.",
         ge=1,
     )
     fill_order: Literal["random", "left_to_right"] = Field(
@@ -101,7 +100,7 @@ class SamplingConfig(Section):
     )
     engine: Literal["local", "vllm"] = Field(
         default="local",
-        description="local: sample with the transformers model itself; vllm: with vLLM (extra vllm, docs/vllm.md).",
+        description="local samples with the transformers model itself; vllm requires the vllm extra (docs/vllm.md).",
     )
     vllm: VllmConfig | None = Field(default=None, description="Settings for engine = vllm.")
 
@@ -112,7 +111,7 @@ class LengthPenaltyConfig(Section):
     start: int = Field(description="Completion length at which the penalty starts.", ge=0)
     limit: int | None = Field(
         default=None,
-        description="Completion length at which the penalty is full. Empty: sampling.max_new_tokens.",
+        description="Completion length at which the full penalty applies. Default: sampling.max_new_tokens.",
         ge=1,
     )
     weight: float = Field(default=defaults.LENGTH_PENALTY_WEIGHT, description="Size of the full penalty.", gt=0)
@@ -123,10 +122,13 @@ class CreditConfig(Section):
         default="group_norm",
         description=f"Advantage estimator: {', '.join(ADVANTAGES)}, or your own as module:function.",
     )
-    k: int | None = Field(default=None, description="k for the estimators pass_at_k and max_at_k.", ge=1)
+    k: int | None = Field(default=None, description="k for the pass_at_k and max_at_k estimators.", ge=1)
     advantage_clip: float | None = Field(default=None, description="Clip advantages to plus or minus this value.", gt=0)
     gamma: float = Field(
-        default=defaults.GAMMA, description="Discount between step rewards (per span, not per token).", ge=0, le=1
+        default=defaults.GAMMA,
+        description="Discount factor between step rewards (per span, not per token).",
+        ge=0,
+        le=1,
     )
     truncated: Literal["count", "mask", "penalise"] = Field(
         default=defaults.TRUNCATED,
@@ -134,18 +136,19 @@ class CreditConfig(Section):
     )
     truncation_penalty: float | None = Field(
         default=None,
-        description=f"Reduction of the reward by truncated = penalise. Empty: {defaults.TRUNCATION_PENALTY:g}.",
+        description="Penalty subtracted from the reward if truncated = penalise. "
+        f"Default: {defaults.TRUNCATION_PENALTY:g}.",
         ge=0,
     )
     length_penalty: LengthPenaltyConfig | None = Field(default=None, description="Soft penalty for long completions.")
     refill_dead_groups: int = Field(
         default=0,
-        description="How many times to replace a group in which no sample has an advantage, or too few are scored, by "
-        "a group of another task.",
+        description="Maximum number of times to replace a group with one for another task if no sample has an "
+        "advantage or too few are scored.",
         ge=0,
     )
     min_scored: int = Field(
-        default=defaults.MIN_SCORED, description="Minimum scored samples for a group to be trained on.", ge=2
+        default=defaults.MIN_SCORED, description="Minimum number of scored samples in a group used for training.", ge=2
     )
 
     @field_validator("advantage")

@@ -26,7 +26,7 @@ class Key(NamedTuple):
 
 @cache
 def describe() -> tuple[Key, ...]:
-    """Return every dotted key in the order of the sections; keys of list entries contain ``[]``."""
+    """Return every dotted key in section order; keys of list entries contain ``[]``."""
     return tuple(_keys(Config, ""))
 
 
@@ -39,7 +39,8 @@ def known_keys() -> frozenset[str]:
 def keys_named(name: str) -> list[str]:
     """Find dotted keys (``run.steps``) with this name or a similar one.
 
-    Sections that every run has take precedence over optional ones. The name of a section gives an empty list.
+    Sections that every run has take precedence over optional ones. For the name of a section, the result is an empty
+    list.
     """
     if name in Config.model_fields or "." in name:
         return []
@@ -55,7 +56,7 @@ def keys_named(name: str) -> list[str]:
 
 
 def takes_only_text(key: str) -> bool:
-    """Whether a key accepts only text, so that ``--run.name 7`` names the run "7"."""
+    """Whether a key accepts only strings, so that ``--run.name 7`` names the run "7"."""
     field = _field(key.split("."))
     return field is not None and _plain_types(field.annotation) == {str}
 
@@ -98,7 +99,7 @@ def _members(annotation: Any) -> list[Any]:
 
 
 def _section_of(annotation: Any) -> tuple[type[Section] | None, bool]:
-    """Return the section that an annotation contains, and whether it is a list of sections."""
+    """Return the section type in an annotation, and whether the annotation is a list of sections."""
     for member in _members(annotation):
         if isinstance(member, type) and issubclass(member, Section):
             return member, False

@@ -19,25 +19,29 @@ SOURCES = ("dataset", "generated", "mixture")
 class MixturePart(Section):
     """One part of a mixture. Set exactly one of file, dataset, prompts and domain_split."""
 
-    name: str = Field(description="Name of the part, used as a prefix of its task ids.", pattern=r"^[^/]+$")
+    name: str = Field(description="Name of the part, used as a prefix for its task ids.", pattern=r"^[^/]+$")
     weight: float = Field(default=1.0, description="Relative frequency of tasks from this part.", gt=0)
-    file: str | None = Field(default=None, description="JSONL, JSON or parquet file of tasks.", min_length=1)
-    dataset: str | None = Field(default=None, description="Hub dataset (extra data).", min_length=1)
+    file: str | None = Field(
+        default=None, description="JSONL, JSON or Parquet file containing the tasks.", min_length=1
+    )
+    dataset: str | None = Field(
+        default=None, description="Name of a hub dataset (requires the data extra).", min_length=1
+    )
     subset: str | None = Field(default=None, description="Configuration name of the hub dataset.", min_length=1)
     split: str = Field(default="train", description="Split of the hub dataset.", min_length=1)
     prompts: tuple[str, ...] | None = Field(default=None, strict=False, description="List of prompts.", min_length=1)
     domain_split: Literal["train", "validation", "held_out"] | None = Field(
-        default=None, description="Use the tasks of this split of the [domain]."
+        default=None, description="Use the tasks from this split of the [domain]."
     )
     prompt_column: str | None = Field(
-        default=None, description="Column with the prompt. Empty: tasks.prompt_column.", min_length=1
+        default=None, description="Column containing the prompt. Default: tasks.prompt_column.", min_length=1
     )
-    template: str | None = Field(default=None, description="Prompt template. Empty: tasks.template.", min_length=1)
-    limit: int | None = Field(default=None, description="Use only the first tasks, up to this number.", ge=1)
+    template: str | None = Field(default=None, description="Prompt template. Default: tasks.template.", min_length=1)
+    limit: int | None = Field(default=None, description="Maximum number of tasks to use, taken from the start.", ge=1)
 
     @property
     def origins(self) -> list[str]:
-        """The keys that are set to select where the tasks come from."""
+        """The keys set in this part that say where its tasks come from."""
         return [key for key in ("file", "dataset", "prompts", "domain_split") if getattr(self, key) is not None]
 
 
@@ -53,13 +57,13 @@ class SourceConfig(Section):
     )
     limit: int | None = Field(
         default=None,
-        description="For kind = dataset: number of tasks to use from a domain that generates tasks without end.",
+        description="For kind = dataset: number of tasks to use from a domain that generates unlimited tasks.",
         ge=1,
     )
     parts: tuple[MixturePart, ...] = Field(
         default=(), strict=False, description="For kind = mixture: the parts of the mixture."
     )
-    options: dict[str, Any] = Field(default={}, description="Keyword arguments for your own class.")
+    options: dict[str, Any] = Field(default={}, description="Keyword arguments passed to your own class.")
 
     @field_validator("kind")
     @classmethod
@@ -76,48 +80,52 @@ class SourceConfig(Section):
 
     @property
     def brings_tasks(self) -> bool:
-        """Whether the source provides tasks itself, without a list in [tasks]."""
+        """Whether the source provides its own tasks, without a list in [tasks]."""
         return self.kind != "dataset"
 
 
 class TasksConfig(Section):
-    """Set exactly one of file, dataset, prompts and source. Relative paths start at the working directory."""
+    """Set exactly one of file, dataset, prompts and source. Paths are relative to the working directory."""
 
-    file: str | None = Field(default=None, description="JSONL, JSON or parquet file of tasks.", min_length=1)
-    dataset: str | None = Field(default=None, description="Hub dataset (extra data).", min_length=1)
+    file: str | None = Field(
+        default=None, description="JSONL, JSON or Parquet file containing the tasks.", min_length=1
+    )
+    dataset: str | None = Field(
+        default=None, description="Name of a hub dataset (requires the data extra).", min_length=1
+    )
     subset: str | None = Field(default=None, description="Configuration name of the hub dataset.", min_length=1)
     split: str = Field(default=defaults.DATASET_SPLIT, description="Split of the hub dataset.", min_length=1)
     prompts: tuple[str, ...] | None = Field(default=None, strict=False, description="List of prompts.", min_length=1)
     prompt_column: str = Field(
         default=defaults.PROMPT_COLUMN,
-        description="Column with the prompt, which is a string or chat messages.",
+        description="Column containing the prompt: a string or chat messages.",
         min_length=1,
     )
     template: str | None = Field(
         default=None,
-        description="Template for the prompt, such as 'What is {a} plus {b}?', instead of prompt_column.",
+        description="Prompt template, such as 'What is {a} plus {b}?'; replaces prompt_column.",
         min_length=1,
     )
     system: str | None = Field(
         default=None,
-        description="System message before every prompt; needs a model with a chat template.",
+        description="System message before every prompt; requires a model with a chat template.",
         min_length=1,
     )
     chat: Literal["auto", "always", "never"] = Field(
         default="auto",
-        description="Whether string prompts are sent as user messages through the model's chat template. auto: if the "
-        "model has one, except for the prompts of a domain.",
+        description="Whether string prompts are sent as user messages through the model's chat template. auto: only if "
+        "the model has one, and never for the prompts of a domain.",
     )
-    shuffle: bool = Field(default=True, description="Shuffle the tasks anew in every epoch.")
-    limit: int | None = Field(default=None, description="Use only the first tasks, up to this number.", ge=1)
+    shuffle: bool = Field(default=True, description="Shuffle the tasks in every epoch.")
+    limit: int | None = Field(default=None, description="Maximum number of tasks to use, taken from the start.", ge=1)
     held_out: float = Field(
-        default=0.0, description="Tasks held out for evaluation: a number of tasks, or a fraction below 1.", ge=0
+        default=0.0, description="Tasks held out for evaluation, as a number of tasks or a fraction below 1.", ge=0
     )
     eval_file: str | None = Field(
-        default=None, description="File of evaluation tasks, instead of held_out.", min_length=1
+        default=None, description="File containing evaluation tasks; replaces held_out.", min_length=1
     )
     source: SourceConfig | None = Field(
-        default=None, description="How training tasks are drawn. Empty: from the listed tasks or the domain."
+        default=None, description="How training tasks are drawn. Default: from the listed tasks or the domain."
     )
 
     @field_validator("template")
@@ -141,13 +149,15 @@ class TasksConfig(Section):
 
 
 class DomainConfig(Section):
-    """A domain provides tasks, vocabulary and verifier, and replaces [tasks] and verify.verifier."""
+    """A domain provides the tasks, vocabulary and verifier, and replaces [tasks] and verify.verifier."""
 
     name: str = Field(
         description="Name of the domain (`steelyard doctor` lists them), or your own class as module:Class.",
         min_length=1,
     )
-    options: dict[str, Any] = Field(default={}, description="Keyword arguments for the domain, which validates them.")
+    options: dict[str, Any] = Field(
+        default={}, description="Keyword arguments passed to the domain, which validates them."
+    )
 
     @field_validator("options")
     @classmethod

@@ -1,1 +1,1 @@
-"""Constraints: which tokens are allowed, both in sampling and in training."""
+"""Constraints: which tokens are allowed, in both sampling and training."""

@@ -1,8 +1,9 @@
-"""Automata: constraints written as states and moves, over a vocabulary of words.
+"""Automata: constraints defined by states and moves over a vocabulary of words.
 
-A domain defines the start state, the moves and the states that may end. This module computes the sets of tokens, keeps
-an end within reach under any budget, and caches results. docs/constraint-tutorial.md writes an automaton from scratch.
-An automaton over single characters works with any tokenizer: see ``steelyard.constraints.trie``.
+A domain defines the start state, the moves, and the states in which a sample may end. This module computes the sets of
+allowed tokens, keeps an end within reach under any budget, and caches results. See docs/constraint-tutorial.md for an
+automaton written from scratch. An automaton over single characters works with any tokenizer: see
+``steelyard.constraints.trie``.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
 
 NO_END = 2**40
-"""``shortest_end`` of a state without a reachable end: more than any budget."""
+"""The ``shortest_end`` of a state with no reachable end; larger than any budget."""
 
 
 class LruCache(Generic[Key, Value]):
@@ -41,7 +42,7 @@ class LruCache(Generic[Key, Value]):
         return len(self._kept)
 
     def __reduce__(self) -> tuple[type[LruCache[Key, Value]], tuple[int]]:
-        return type(self), (self.size,)  # another process starts with an empty cache
+        return type(self), (self.size,)  # an unpickled cache starts empty
 
     def get(self, key: Key, make: Callable[[Key], Value]) -> Value:
         value = self._kept.get(key)
@@ -59,24 +60,24 @@ class LruCache(Generic[Key, Value]):
 
 
 class Automaton(ABC, Generic[State]):
-    """Defines the samples of a domain as a pure function of a state.
+    """Defines the valid samples of a domain through pure functions of a state.
 
-    A state is hashable plain data (not None) with everything relevant about the task and the sample so far. A symbol is
-    a word of a closed vocabulary or a single character. The automaton does not need to consider the budget: the
-    constraint omits moves from which no end can be reached in time.
+    A state is hashable plain data (not None) that captures everything relevant about the task and the sample so far. A
+    symbol is a word of a closed vocabulary or a single character. The automaton does not need to consider the budget:
+    the constraint omits moves from which no end can be reached in time.
     """
 
     stretch: int | None = None
-    """The largest increase of the shortest end by one move, if every move keeps an end reachable.
+    """The largest increase in ``shortest_end`` that one move can cause, if every move keeps an end reachable.
 
-    With it, a constraint computes the shortest ends of successors only near the end of the budget. None: always.
+    If set, a constraint computes the shortest ends of successors only near the end of the budget, otherwise always.
     """
 
     search_limit: int = 20_000
-    """Maximum number of states that the search of ``shortest_end`` visits."""
+    """Maximum number of states that the search in ``shortest_end`` visits."""
 
     def alphabet(self) -> Iterable[str]:
-        """Return all symbols, if they can be listed. Listed symbols are checked against the vocabulary when a run
+        """Return all symbols if they can be listed. Listed symbols are checked against the vocabulary when a run
         starts; others are checked when they occur.
         """
         return ()
@@ -93,14 +94,15 @@ class Automaton(ABC, Generic[State]):
 
     def view(self, state: State) -> Hashable:
         """Return the part of the state that determines the allowed symbols, their distances to an end, and whether the
-        sample may end; by default the complete state. With many states but few views, a constraint over words caches
-        token sets by view and calls ``moves`` each time, so return a mapping that creates states lazily.
+        sample may end. Defaults to the complete state. If there are many states but few views, a constraint over words
+        caches token sets by view and calls ``moves`` every time, so ``moves`` should return a mapping that creates
+        states lazily.
         """
         return state
 
     def shortest_end(self, state: State) -> int:
-        """Return the minimum number of symbols to a state that may end: 0 for such a state, ``NO_END`` if there is
-        none.
+        """Return the minimum number of symbols to a state that may end: 0 in such a state, ``NO_END`` if none is
+        reachable.
 
         The default is a breadth-first search, which suits small automata; override it with a formula for large ones.
         """
@@ -125,7 +127,7 @@ class Automaton(ABC, Generic[State]):
                         following.append(successor)
                 if len(came_from) > self.search_limit:
                     raise ConstraintError(
-                        f"{type(self).__name__}: no end found among {self.search_limit} states from {state!r}; "
+                        f"{type(self).__name__}: no end found within {self.search_limit} states of {state!r}; "
                         "override shortest_end with a formula, or raise search_limit"
                     )
             level = following
@@ -134,7 +136,7 @@ class Automaton(ABC, Generic[State]):
         return NO_END
 
     def _store_distances(self, end: State, came_from: Mapping[State, State | None]) -> int:
-        """Store the distance of every state on a shortest path and return that of its first state."""
+        """Store the distance of every state on a shortest path and return the distance of the first."""
         distance, back = 0, came_from[end]
         self._ends.put(end, 0)
         while back is not None:
@@ -146,17 +148,17 @@ class Automaton(ABC, Generic[State]):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Choices:
-    """The allowed tokens of a state, sorted by cost: the tokens needed afterwards, including the end token."""
+    """The allowed tokens of a state, sorted by cost: the number of tokens needed afterwards, end token included."""
 
     token_N: NDArray[np.int32]
     """The tokens, cheapest first."""
     costs: list[int]
     """The distinct costs, ascending."""
     counts: list[int]
-    """``counts[i]``: number of tokens with one of the ``i`` lowest costs."""
+    """``counts[i]`` is the number of tokens with one of the ``i`` lowest costs."""
     vocabulary: int
     sets: dict[int, Bits] = field(default_factory=dict[int, Bits])
-    """Cached sets of the tokens with one of the ``i`` lowest costs."""
+    """Cached sets of tokens with one of the ``i`` lowest costs."""
 
     @staticmethod
     def of(token_N: NDArray[np.int64], cost_N: NDArray[np.int64], vocabulary: int) -> Choices:
@@ -181,7 +183,7 @@ class Choices:
 
 
 class AutomatonConstraint(ABC, Generic[State]):
-    """Applies an automaton to the tokens of a vocabulary; subclasses define how tokens consist of symbols."""
+    """Applies an automaton to the tokens of a vocabulary; subclasses define how tokens map to symbols."""
 
     canonical_tokens = False
 
@@ -207,11 +209,11 @@ class AutomatonConstraint(ABC, Generic[State]):
 
     @abstractmethod
     def describe(self, token: int) -> str:
-        """Describe a token in an error message."""
+        """Describe a token for an error message."""
 
     @abstractmethod
     def _reach(self, state: State) -> tuple[NDArray[np.int64], NDArray[np.int64], Sequence[State]]:
-        """Return the allowed tokens, for each the index of its successor state, and these states."""
+        """Return the allowed tokens, the index of each token's successor state, and the successor states."""
 
     def _tokens(self, state: State) -> NDArray[np.int64]:
         """Return the allowed tokens."""
@@ -229,26 +231,26 @@ class AutomatonConstraint(ABC, Generic[State]):
         needed = self.begin(task).shortest_end()
         if needed > tokens:
             raise ConstraintError(
-                f"{self.name}: the shortest sample for task {task.id!r} takes {needed} tokens with its end token, more "
-                f"than the limit of {tokens}; raise sampling.max_new_tokens to {needed} or more"
+                f"{self.name}: the shortest sample for task {task.id!r} takes {needed} tokens including its end token, "
+                f"more than the limit of {tokens}; raise sampling.max_new_tokens to {needed} or more"
             )
 
     def moves(self, state: State) -> Mapping[str, State]:
         return self._moves.get(state, self.automaton.moves)
 
     def choices(self, state: State, left: int) -> Choices:
-        """Return the allowed tokens for this budget; far from its limit, costs are not computed."""
+        """Return the allowed tokens for this budget; costs are not computed while the budget is ample."""
         stretch, view = self.automaton.stretch, self.view(state)
         if stretch is not None and self.automaton.shortest_end(state) + stretch * self._longest + 2 <= left:
             return self._far.get(view, lambda _: self._choices_without_costs(state))
         return self._exact.get(view, lambda _: self._choices(state))
 
     def view(self, state: State) -> Hashable:
-        """Return the part of a state that ``choices`` depends on: all of it if a token may be several symbols."""
+        """Return the part of a state that ``choices`` depends on: all of it if a token may span several symbols."""
         return state
 
     def can_reach_end(self, state: State) -> bool:
-        """Return whether an end can be reached."""
+        """Return whether an end is reachable."""
         return self.automaton.stretch is not None or self.automaton.shortest_end(state) < NO_END
 
     def _choices(self, state: State) -> Choices:
@@ -270,13 +272,13 @@ class AutomatonConstraint(ABC, Generic[State]):
 
 @dataclass(slots=True)
 class AutomatonWalk(Generic[State]):
-    """The state of an automaton along one sample, and whether the sample has ended."""
+    """The current state of an automaton for one sample, and whether the sample has ended."""
 
     constraint: AutomatonConstraint[State]
     state: State
     ended: bool = False
     _found: tuple[int, Choices] | None = None
-    """Cached choices of this state and the number of tokens left."""
+    """Cached choices for this state and number of remaining tokens."""
 
     def allowed(self, left: int) -> Bits:
         return self.constraint.empty if self.ended else self._choices(left).within(left)
@@ -340,13 +342,13 @@ class WordConstraint(AutomatonConstraint[State]):
         vocabulary: int | None = None,
         remembered: int = 16_384,
     ) -> None:
-        """``words`` lists the words in the order of their tokens, or maps each word to its token."""
+        """``words`` lists the words in token order, or maps each word to its token."""
         pairs = list(words.items() if isinstance(words, Mapping) else zip(words, range(len(words)), strict=True))
         self._token_of = dict(pairs)
         self._word_of = {token: word for word, token in pairs}
         self._symbols = {word: token for word, token in pairs if token != end_id}
         if not len(pairs) == len(self._token_of) == len(self._word_of):
-            raise ConstraintError("words has duplicates; give every word once, with its own token")
+            raise ConstraintError("words contains duplicates; list each word once, with its own token")
         size = 1 + max([end_id, *self._word_of]) if vocabulary is None else vocabulary
         outside = [word for word, token in pairs if not 0 <= token < size]
         if outside:
@@ -377,7 +379,7 @@ class WordConstraint(AutomatonConstraint[State]):
         try:
             return np.fromiter(map(self._symbols.__getitem__, moves), np.int64, len(moves))
         except KeyError as unknown:
-            self._token(str(unknown.args[0]))  # raises an error that names the symbol
+            self._token(str(unknown.args[0]))  # raises an error naming the symbol
             raise
 
     def _token(self, symbol: str) -> int:

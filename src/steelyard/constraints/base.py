@@ -1,10 +1,10 @@
-"""The interface of constraints: state machines that follow each sample.
+"""The constraint interface: state machines that follow each sample.
 
 A constraint is part of the policy. At every step it defines the allowed tokens; the sampler draws from the model's
-distribution renormalised on them, and the learner scores on the same set. It may depend on everything in the partial
-sample, such as occupied space or remaining supplies, so it is more general than a context-free grammar.
+distribution renormalised over them, and the learner scores over the same set. A constraint may depend on anything in
+the partial sample, such as occupied space or remaining supplies, so it is more general than a context-free grammar.
 
-Nothing here imports torch, so constraints also work in processes and on machines without it.
+This module does not import torch, so constraints also work in processes and on machines without it.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from numpy.typing import NDArray
 from steelyard.types import Task
 
 Bits = NDArray[np.uint8]
-"""A set of tokens in packed bits: token ``t`` is a member if bit ``t % 8`` (lowest first) of byte ``t // 8`` is set."""
+"""A set of tokens as packed bits: token ``t`` is a member if bit ``t % 8`` (lowest first) of byte ``t // 8`` is set."""
 
 
 @runtime_checkable
 class Walk(Protocol):
-    """The state of a constraint along one sample: plain data, cheap to copy.
+    """The state of a constraint for one sample: plain data that is cheap to copy.
 
-    ``left`` is the number of tokens that still fit into the sample, including the end token. A walk always keeps an end
-    within reach: a token is not allowed if the shortest end would not fit after it.
+    ``left`` is the number of tokens that still fit in the sample, including the end token. A walk always keeps an end
+    within reach: it disallows tokens after which even the shortest end would not fit.
     """
 
     def allowed(self, left: int) -> Bits:
@@ -37,11 +37,11 @@ class Walk(Protocol):
         ...
 
     def forced(self, left: int) -> Sequence[int]:
-        """Return the next tokens that are forced, one or several; empty if there is a choice."""
+        """Return the next forced tokens, or an empty sequence if there is a choice."""
         ...
 
     def advance(self, token: int) -> None:
-        """Advance by a token; raise ``ConstraintError`` if it is not allowed. Nothing is allowed after the end."""
+        """Advance by a token; raise ``ConstraintError`` if it is not allowed. No token is allowed after the end."""
         ...
 
     def may_end(self) -> bool:
@@ -51,7 +51,7 @@ class Walk(Protocol):
     def shortest_end(self) -> int | None:
         """Return the minimum number of tokens to an end, including the end token (1 if the sample may end now).
 
-        An automaton over characters counts one token per character. None: unknown (text grammars).
+        An automaton over characters counts one token per character. Returns None if unknown, as for text grammars.
         """
         ...
 
@@ -62,7 +62,7 @@ class Walk(Protocol):
 
 @runtime_checkable
 class Constraint(Protocol):
-    """Restricts samples; one object serves all samples of a run."""
+    """Restricts samples; one object serves all samples in a run."""
 
     @property
     def vocabulary(self) -> int:
@@ -71,19 +71,19 @@ class Constraint(Protocol):
 
     @property
     def canonical_tokens(self) -> bool:
-        """Whether a forced run of characters uses the tokenizer's own tokens for it.
+        """Whether a forced run of characters uses the tokenizer's own tokens.
 
         Masking token by token allows every tokenization of the run, which is a different policy. The setting therefore
-        belongs to the constraint, so that sampler and learner agree on it.
+        belongs to the constraint, so that the sampler and the learner agree on it.
         """
         ...
 
     def begin(self, task: Task) -> Walk:
-        """Return a walk at the start of a sample for this task."""
+        """Return a walk positioned at the start of a sample for this task."""
         ...
 
     def check_budget(self, task: Task, tokens: int) -> None:
-        """Raise a ``ConstraintError`` with a solution if no sample fits into ``tokens`` tokens, end included."""
+        """Raise ``ConstraintError`` with a suggestion if no sample fits in ``tokens`` tokens, end token included."""
         ...
 
 
@@ -95,7 +95,7 @@ def pack(tokens: Sequence[int] | NDArray[np.integer], vocabulary: int) -> Bits:
 
 
 def unpack(bits: Bits, vocabulary: int) -> NDArray[np.bool_]:
-    """Return a mask ``[V]`` of the members (``[..., V]`` for stacked sets)."""
+    """Return a membership mask ``[V]`` (``[..., V]`` for stacked sets)."""
     return np.unpackbits(bits, axis=-1, count=vocabulary, bitorder="little").view(np.bool_)
 
 

@@ -1,4 +1,4 @@
-"""Stores the supports of a sample compactly.
+"""Compact storage for the supports of a sample.
 
 A set of tokens is stored in the smallest of three forms: packed bits (V/8 bytes), a list of its members, or a list of
 the tokens that are not members (2 bytes per token for vocabularies up to 65,536, else 4). Equal sets are stored once.
@@ -50,7 +50,7 @@ def join_tables(tables: Sequence[SupportTable]) -> SupportTable:
 
 
 def bits_of(table: SupportTable, index: int) -> Bits:
-    """Return one set of a table in packed bits."""
+    """Return one set of a table as packed bits."""
     data, form = table.data[table.start[index] : table.start[index + 1]], table.form[index]
     if form == BITS:
         return data
@@ -83,7 +83,7 @@ def recompute_supports(constraint: Constraint, recipe: SupportRecipe, sample: Sa
         if list(run) != tokens[place : place + len(run)]:
             raise ConstraintError(
                 f"sample {tuple(sample.key)} does not follow its constraint at token {place}: expected {list(run)}, "
-                f"found {tokens[place : place + len(run)]}; use the constraint that it was sampled with"
+                f"found {tokens[place : place + len(run)]}; use the constraint it was sampled with"
             )
         if not run:
             if place in decided:

@@ -1,4 +1,4 @@
-"""Applies character automata to any tokenizer: a token is allowed if the automaton accepts its characters in turn."""
+"""Applies character automata to any tokenizer; a token is allowed if the automaton accepts all its characters."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class TokenTrie:
         self.text: list[str] = [_text(token) for token in tokens]
         """Text of each token; empty for omitted tokens."""
         self.single: dict[str, int] = {}
-        """Characters that are a token, with their codes in the tree."""
+        """Characters that are tokens themselves, with their codes in the tree."""
         codes: dict[str, int] = {}
         parents, characters = [-1], [-1]
         children: dict[tuple[int, int], int] = {}
@@ -57,8 +57,8 @@ class TokenTrie:
     def reach(
         self, start: State, moves: Callable[[State], Mapping[str, State]]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], list[State]]:
-        """Return the tokens that the automaton accepts from a state, for each the index of its final state, and these
-        states. The tree is processed level by level, all live nodes together.
+        """Return the tokens that the automaton accepts from a state, the index of each token's final state, and the
+        final states. The tree is processed level by level, all live nodes together.
         """
         table = _Transitions(self, moves, [start], {start: 0})
         state_of_node = np.full(len(self._code_of_node), -1)
@@ -74,7 +74,7 @@ class TokenTrie:
             alive_C = state_C >= 0
             node_K, state_K = child_C[alive_C], state_C[alive_C]
             state_of_node[node_K] = state_K
-        state_of_token_V = state_of_node[self._node_of_token_V]  # omitted tokens are at the root, which has no state
+        state_of_token_V = state_of_node[self._node_of_token_V]  # omitted tokens map to the root, which has no state
         token_N = np.flatnonzero(state_of_token_V >= 0)
         used, which_N = _renumber(state_of_token_V[token_N])
         return token_N, which_N, [table.states[number] for number in used]
@@ -82,7 +82,7 @@ class TokenTrie:
 
 @dataclass(slots=True)
 class _Transitions(Generic[State]):
-    """The moves found during one traversal of the tree, with numbered states and characters."""
+    """The moves found during a traversal of the tree, with numbered states and characters."""
 
     trie: TokenTrie
     moves: Callable[[State], Mapping[str, State]]
@@ -93,11 +93,11 @@ class _Transitions(Generic[State]):
     )
 
     def follow(self, state_C: NDArray[np.int64], code_C: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the state after each character, -1 if it is not allowed."""
+        """Return the state after each character, or -1 if the character is not allowed."""
         present, row_C = _renumber(state_C)
         rows = [self._row(number) for number in present]
         codes = np.unique(np.concatenate([codes for codes, _ in rows]))
-        column_of_code = np.full(self.trie.characters, len(codes))  # the last column is for other characters
+        column_of_code = np.full(self.trie.characters, len(codes))  # the last column is for all other characters
         column_of_code[codes] = np.arange(len(codes))
         next_SA = np.full((len(rows), len(codes) + 1), -1)
         for index, (row_codes, row_next) in enumerate(rows):
@@ -123,10 +123,10 @@ class _Transitions(Generic[State]):
 
 
 class CharacterConstraint(AutomatonConstraint[State]):
-    """Applies an automaton over characters to any tokenizer; every tokenization of a text is allowed.
+    """Applies an automaton over characters to any tokenizer; every tokenization of the text is allowed.
 
-    Every character of the automaton must also be a token, so that a text can always be completed with one token per
-    character; budgets are counted this way. Several constraints may share one :class:`TokenTrie`.
+    Every character of the automaton must also be a token, so that any text can be completed with one token per
+    character. Budgets assume this worst case. Several constraints may share one :class:`TokenTrie`.
     """
 
     def __init__(
@@ -167,13 +167,13 @@ class CharacterConstraint(AutomatonConstraint[State]):
 def token_bytes(tokenizer: Any, vocabulary: int) -> list[bytes | None]:
     """Return the bytes of each of a model's ``vocabulary`` tokens, for a fast Hugging Face tokenizer.
 
-    Supported are byte-level vocabularies (GPT-2's alphabet), sentencepiece (``▁``, ``<0xNN>``), and vocabularies whose
+    Supports byte-level vocabularies (GPT-2's alphabet), sentencepiece (``▁``, ``<0xNN>``), and vocabularies whose
     tokens are simply concatenated. Special tokens, the unknown token and unused ids are None. Sentencepiece decoders
-    remove a space at the start of a text, so samples should not start with one.
+    strip a leading space, so samples should not start with one.
     """
     backend: Any = getattr(tokenizer, "backend_tokenizer", None)
     if not hasattr(backend, "to_str"):
-        raise ConstraintError(f"{type(tokenizer).__name__} is not a fast Hugging Face tokenizer; use one of those")
+        raise ConstraintError(f"{type(tokenizer).__name__} is not a fast Hugging Face tokenizer; use one that is")
     content: dict[str, Any] = json.loads(backend.to_str())
     model: dict[str, Any] = content["model"]
     write = _writer(model, content.get("decoder"))
@@ -193,7 +193,7 @@ def token_bytes(tokenizer: Any, vocabulary: int) -> list[bytes | None]:
 
 
 def _writer(model: Mapping[str, Any], decoder: Mapping[str, Any] | None) -> Callable[[str], bytes]:
-    """Return a function from a vocabulary entry to its bytes, according to the tokenizer's decoder."""
+    """Return a function that maps a vocabulary entry to its bytes, according to the tokenizer's decoder."""
     stages: list[Mapping[str, Any]] = [] if decoder is None else decoder.get("decoders", [decoder])
     kinds = [stage["type"] for stage in stages]
     affixes = model.get("end_of_word_suffix") or model.get("continuing_subword_prefix")
@@ -228,7 +228,7 @@ def _writer(model: Mapping[str, Any], decoder: Mapping[str, Any] | None) -> Call
 
 
 def _byte_alphabet() -> dict[str, int]:
-    """Return GPT-2's characters for bytes: printable bytes map to themselves, others to U+0100 onwards."""
+    """Return GPT-2's byte-to-character map: printable bytes map to themselves, others to U+0100 onwards."""
     printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
     others = [byte for byte in range(256) if byte not in printable]
     return {chr(byte): byte for byte in printable} | {chr(256 + index): byte for index, byte in enumerate(others)}
@@ -241,7 +241,7 @@ def _from_byte_alphabet(piece: str) -> bytes:
     try:
         return bytes([_BYTE_OF[letter] for letter in piece])
     except KeyError:
-        return piece.encode()  # the tokenizer treats pieces outside the alphabet this way
+        return piece.encode()  # as the tokenizer does for pieces outside the alphabet
 
 
 def _text(token: bytes | None) -> str:
@@ -252,7 +252,7 @@ def _text(token: bytes | None) -> str:
 
 
 def _renumber(number_N: NDArray[np.int64]) -> tuple[list[int], NDArray[np.int64]]:
-    """Return the distinct numbers in ascending order, and the index of each number among them."""
+    """Return the distinct numbers in ascending order and the index of each number among them."""
     used = np.bincount(number_N) > 0
     return np.flatnonzero(used).tolist(), (np.cumsum(used) - 1)[number_N]
 
@@ -263,7 +263,7 @@ def _code(trie: TokenTrie, character: str) -> int:
         if len(character) != 1:
             raise ConstraintError(f"{character!r} is not a single character; use one character per move")
         raise ConstraintError(
-            f"the character {character!r} is not a token, so it could not be written if it is forced; "
+            f"the character {character!r} is not a token, so it could not be generated when forced; "
             "remove it from moves, or use another tokenizer"
         )
     return code

@@ -1,4 +1,4 @@
-"""Removes the tokens that the policy never samples from any constraint."""
+"""Wraps any constraint to exclude the tokens that the policy never samples."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from steelyard.types import Task
 
 
 class WithoutTokens:
-    """Allows what ``inner`` allows, except ``excluded``. A token is forced if it is the only one left.
+    """Allows the tokens that ``inner`` allows, except those in ``excluded``. A token is forced if it is the only one
+    left.
 
-    Automata omit such tokens from their vocabulary instead, so that their shortest end does not depend on them.
+    Automata omit such tokens from their vocabulary instead, so that the shortest end does not depend on them.
     """
 
     def __init__(self, inner: Constraint, excluded: Sequence[int]) -> None:
@@ -37,7 +38,7 @@ class WithoutTokens:
 
 @dataclass(slots=True, eq=False)
 class WalkWithoutTokens:
-    """The walk of another constraint, restricted to tokens that are sampled."""
+    """The walk of another constraint, restricted to tokens that may be sampled."""
 
     inner: Walk
     sampled: Bits

@@ -1,4 +1,4 @@
-"""The ``Source`` protocol, and the context that a user's own source receives."""
+"""The ``Source`` protocol, and the context passed to a custom source."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from steelyard.types import GroupSummary, Task
 
 @runtime_checkable
 class Source(Protocol):
-    """Provides tasks for each step and observes their results. Data sets, generators and mixtures are sources.
+    """Provides tasks for each step and observes their results. Datasets, generators and mixtures are sources.
 
-    All state is in ``state_dict`` (plain data that survives JSON), so a resumed run draws exactly the tasks that an
-    uninterrupted run would have drawn.
+    All state is in ``state_dict`` (plain data that can be stored as JSON), so a resumed run draws exactly the tasks
+    that an uninterrupted run would have drawn.
     """
 
     def draw(self, step: int, n: int) -> list[Task]:
@@ -33,11 +33,11 @@ class Source(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SourceContext:
-    """The first argument of a user's own source, configured as ``[tasks.source] kind = "module:Class"``."""
+    """The first argument passed to a custom source, configured as ``[tasks.source] kind = "module:Class"``."""
 
     tasks: Sequence[Task]
     """The listed training tasks; empty if there are none."""
     domain: Domain | None
     """The domain of the run, if it has one."""
     seed: int
-    """``run.seed``. Derive every random choice from it and a counter, never from earlier draws."""
+    """``run.seed``. Derive every random choice from this seed and a counter, never from earlier draws."""

@@ -1,4 +1,4 @@
-"""Tasks from files and hub data sets: JSONL, JSON, parquet, ``hf:name``. Every error names the file and the line."""
+"""Tasks from files and hub datasets: JSONL, JSON, parquet, ``hf:name``. Every error names the file and the line."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def load_tasks(
     subset: str | None = None,
     limit: int | None = None,
 ) -> list[Task]:
-    """Load tasks from ``*.jsonl``, ``*.json`` (a list, or ``{"prompts": [...]}``), ``*.parquet`` or a hub data set.
+    """Load tasks from ``*.jsonl``, ``*.json`` (a list, or ``{"prompts": [...]}``), ``*.parquet`` or a hub dataset.
 
-    ``"hf:owner/name"`` names a Hugging Face data set, with its ``subset`` and ``split``. A row without an ``id`` gets
+    ``"hf:owner/name"`` names a Hugging Face dataset, with its ``subset`` and ``split``. A row without an ``id`` gets
     its line or row number as id. ``template`` builds prompts from columns, as ``tasks.template`` does.
     """
     rows = (
@@ -68,7 +68,7 @@ def _file_rows(path: Path) -> Iterable[Row]:
     if path.suffix not in readers:
         raise DataError(
             f"{path}: cannot read tasks from {path.suffix!r} files; use {', '.join(readers)}, or '{HUB}owner/name' for "
-            "a hub data set"
+            "a hub dataset"
         )
     if not path.is_file():
         raise DataError(f"{path}: no such file (looked in {Path.cwd()})")
@@ -127,7 +127,7 @@ def _hub_rows(name: str, subset: str | None, split: str) -> Iterable[Row]:
     try:
         import datasets
     except ImportError:
-        raise MissingExtraError(f"the hub data set {name}", "data") from None
+        raise MissingExtraError(f"the hub dataset {name}", "data") from None
     try:
         rows = datasets.load_dataset(name, subset, split=split)
     except Exception as error:

@@ -21,7 +21,7 @@ from steelyard.errors import DataError
 from steelyard.types import GroupSummary, Task
 
 CHECKED_TASKS = 16
-"""How many generated tasks are compared on resume."""
+"""Number of generated tasks compared on resume."""
 TASKS_CHANGED = (
     "the tasks changed since the checkpoint: {difference}. "
     "Resume with the same tasks, or start a new run from the checkpoint's model"
@@ -185,7 +185,7 @@ def domain_tasks(domain: Domain, split: Split, count: int | None = None) -> list
     size = domain.size(split)
     limits = [limit for limit in (count, size) if limit is not None]
     if not limits:
-        raise DataError(f"the domain {domain.name} has infinitely many {split} tasks; set how many to use")
+        raise DataError(f"the domain {domain.name} has infinitely many {split} tasks; set a limit")
     return [domain.task(split, index) for index in range(min(limits))]
 
 
@@ -197,7 +197,7 @@ def domain_source(domain: Domain, split: Split = "train", *, seed: int = 0) -> S
 
 
 def as_source(tasks: object, *, seed: int = 0, shuffle: bool = True) -> Source:
-    """Convert a file name, hub data set name or iterable of tasks to a source; a source is returned unchanged."""
+    """Convert a file name, hub dataset name or iterable of tasks to a source; a source is returned unchanged."""
     if isinstance(tasks, Source):
         return tasks
     if isinstance(tasks, str | Path):

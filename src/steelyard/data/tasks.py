@@ -22,17 +22,17 @@ from steelyard.types import Message, Prompt, Task
 
 TOO_DEEP = f"{{where}}: nested more than {DEEPEST} levels deep; flatten it"
 SIMPLE_TYPES = (str, int, float, bool)
-"""Types that enter a checksum unchanged."""
+"""Types that are included in a checksum unchanged."""
 
 
 def as_tasks(rows: object, *, prompt_column: str = PROMPT_COLUMN, template: str | None = None) -> list[Task]:
-    """Convert an iterable of tasks, dicts (rows of a data set) or strings (prompts); default ids count from 0."""
+    """Convert an iterable of tasks, dicts (rows of a dataset) or strings (prompts); default ids count from 0."""
     if hasattr(rows, "iterrows"):
-        raise DataError('tasks cannot be a data frame, which iterates over its columns; pass frame.to_dict("records")')
+        raise DataError('tasks cannot be a DataFrame, which iterates over its columns; pass frame.to_dict("records")')
     if isinstance(rows, str | bytes | Mapping) or not isinstance(rows, Iterable):
         raise DataError(
             f"tasks must be an iterable of Task, dict or str, got {type(rows).__name__}; "
-            "to read a file or hub data set, use steelyard.data.load_tasks"
+            "to read a file or hub dataset, use steelyard.data.load_tasks"
         )
     tasks = [_as_task(row, f"task {index}", str(index), prompt_column, template) for index, row in enumerate(rows)]
     return require_distinct_ids(tasks, "tasks")
@@ -63,7 +63,7 @@ def task_from_row(
 ) -> Task:
     """Convert a row into a task: prompt, optional ``id`` and ``difficulty``, and all other columns as its spec.
 
-    With a ``template`` the prompt is built from columns, and these stay in the spec.
+    With a ``template``, the prompt is built from columns, which stay in the spec.
     """
     if template is None and prompt_column not in row:
         near = closest(prompt_column, map(str, row))
@@ -162,7 +162,7 @@ def checksum(tasks: Iterable[Task]) -> int:
     between processes.
     """
     found = 0
-    encode = json.JSONEncoder(check_circular=False).encode  # canonical() copies the data, so it has no cycles
+    encode = json.JSONEncoder(check_circular=False).encode  # canonical() returns a copy without cycles
     for task in tasks:
         content = [canonical(task.id), canonical(task.prompt), canonical(task.spec), canonical(task.difficulty)]
         found = zlib.crc32(encode(content).encode(), found)
@@ -202,7 +202,7 @@ def split(tasks: Sequence[Task], held_out: float, *, seed: int = 0) -> tuple[lis
     wanted = round(held_out * len(tasks)) if isinstance(held_out, float) else held_out
     if not 0 < wanted < len(tasks):
         raise DataError(
-            f"tasks.held_out = {held_out} of {len(tasks)} tasks leaves one side empty; use a number between 1 and "
+            f"tasks.held_out = {held_out} of {len(tasks)} tasks leaves one split empty; use a number between 1 and "
             f"{len(tasks) - 1}, or 0 to hold out no tasks"
         )
     by_prompt: dict[str, list[int]] = {}

@@ -1,4 +1,4 @@
-"""Plain data about artifacts: text, highlights, reports and summaries."""
+"""Data classes for artifacts: their text, highlights, reports and summaries."""
 
 from __future__ import annotations
 
@@ -9,33 +9,33 @@ from typing import Any, Literal, NamedTuple
 from steelyard.types import Verdict
 
 ColourBy = Literal["part", "stress"]
-"""Meaning of colours: the kind of a part, or how close it is to failure."""
+"""What the colours encode: the kind of each part, or how close it is to failure."""
 
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
-    """The text of a policy's output in file form (``Domain.to_text``), with its context."""
+    """A policy's output as the text of a file (``Domain.to_text``), with its context."""
 
     text: str
     title: str = ""
     spec: Mapping[str, Any] | None = None
-    """``Task.spec`` of the task that it answers."""
+    """The ``Task.spec`` of the task that the text answers."""
     verdict: Verdict | None = None
-    """``None`` for a text from a file."""
+    """``None`` for text from a file."""
 
 
 class TextSpan(NamedTuple):
-    """A part of a text with a highlight."""
+    """A span of text with a highlight."""
 
     text: str
     kind: Literal["plain", "given", "right", "made"] = "plain"
-    """``given`` by the task, written by the policy and equal to the original (``right``) or not (``made``), or
-    ``plain``.
+    """``given``: from the task; ``right``: written by the policy and equal to the original; ``made``: written by the
+    policy and different; ``plain``: no highlight.
     """
 
 
 class Row(NamedTuple):
-    """A row of a table; rows that are not ``good`` are highlighted."""
+    """A table row; rows that are not ``good`` are highlighted."""
 
     cells: tuple[str, ...]
     good: bool
@@ -43,12 +43,12 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A human-readable result of verifying one artifact, part by part."""
+    """A human-readable, part-by-part verification report for one artifact."""
 
     columns: tuple[str, ...]
     rows: tuple[Row, ...]
     flaws: tuple[str, ...]
-    """Lines that could not be read or placed, with their line numbers."""
+    """Lines that could not be parsed or placed, with their line numbers."""
     summary: tuple[str, ...]
     """A few lines; the first states the result."""
     good: bool
@@ -56,7 +56,7 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """A summary of many artifacts, such as the number of distinct and of new ones."""
+    """A summary of many artifacts, such as how many are distinct and how many are new."""
 
     lines: tuple[str, ...]
     """Lines of text; the first states the result."""

@@ -1,4 +1,4 @@
-"""The base class of domains: a family of tasks with a verifier.
+"""The base class for domains. A domain is a family of tasks with a verifier.
 
 Pass a domain as an object (``steelyard.train(domain=Mine())``), by import path (``[domain] name = "my_module:Mine"``),
 or by a name that a package registers::
@@ -48,23 +48,23 @@ class Domain(ABC):
 
     @abstractmethod
     def size(self, split: Split) -> int | None:
-        """Return the number of tasks of a split, or ``None`` if it is endless. Splits must be disjoint."""
+        """Return the number of tasks in a split, or ``None`` if it is infinite. Splits must be disjoint."""
 
     @abstractmethod
     def task(self, split: Split, index: int) -> Task:
-        """Return a task of a split. The result depends only on ``split``, ``index`` and the domain's parameters."""
+        """Return one task. The result must depend only on ``split``, ``index`` and the domain's parameters."""
 
     @abstractmethod
     def verifier(self) -> Verifier | Callable[..., Any]:
         """Return the verifier: a function ``f(task, text)``, or any other value that ``steelyard.train`` accepts as
-        ``verifier``. It raises ``Invalid`` for an invalid sample; its own failures should raise other exceptions.
+        ``verifier``. It should raise ``Invalid`` for invalid samples and any other exception for its own failures.
         """
 
     # --- training --------------------------------------------------------------------------------------------------
 
     def vocabulary(self) -> tuple[str, ...] | None:
         """Return all words that a policy trained from scratch reads or writes, starting with ``<pad> <bos> <eos>``.
-        Texts separate words by spaces. ``None`` means free text, for pretrained models.
+        Words are separated by spaces. ``None`` means free text, as used by pretrained models.
         """
         return None
 
@@ -73,27 +73,27 @@ class Domain(ABC):
         return None
 
     def examples(self, *, seed: int) -> Iterable[tuple[Task, str]]:
-        """Yield training tasks with an example answer, for [warmstart] and [judge]. They depend only on the seed and
-        are repeated when exhausted.
+        """Yield (training task, example answer) pairs for [warmstart] and [judge]. They must depend only on the seed
+        and are repeated when exhausted.
         """
         return ()
 
     # --- presentation ----------------------------------------------------------------------------------------------
 
     def describe(self, task: Task) -> str:
-        """Describe the task in a few words, for titles of pictures."""
+        """Describe the task in a few words, for picture titles."""
         return _request(task.prompt)
 
     def to_text(self, text: str) -> str:
-        """Convert a sample to the text of a file; empty if the sample contains no artifact."""
+        """Convert a sample to file contents; return an empty string if the sample contains no artifact."""
         return text
 
     def highlights(self, task: Task, text: str) -> list[TextSpan]:
-        """Divide the text into spans that the task gave and spans that the policy wrote."""
+        """Split the text into spans given by the task and spans written by the policy."""
         return [TextSpan(text)]
 
     def draw(self, artifact: Artifact) -> Scene:
-        """Draw one artifact with the shapes of ``steelyard.drawing``. Raise ``Invalid`` if it cannot be drawn; the
+        """Draw one artifact using the shapes in ``steelyard.drawing``. Raise ``Invalid`` if it cannot be drawn; the
         sample is then shown as text.
         """
         return defaults.draw_text(artifact.text)
@@ -107,12 +107,12 @@ class Domain(ABC):
         scale: float = 1.0,
         title: str = "",
     ) -> bytes:
-        """Render a picture file in one of ``picture_formats``: a single artifact, or a captioned sheet of several.
-        Override ``draw`` to change the pictures, and this method to add formats.
+        """Render artifacts in one of ``picture_formats``: a single picture, or a captioned sheet for several artifacts.
+        Override ``draw`` to change the pictures, or this method to add formats.
         """
         defaults.require_format("picture", self.name, form, self.picture_formats)
         if not artifacts:
-            raise DataError("there is nothing to draw; pass at least one artifact")
+            raise DataError("there is nothing to render; pass at least one artifact")
         scenes = [self._scene(artifact) for artifact in artifacts]
         alone = len(artifacts) == 1 and artifacts[0].verdict is None
         scene = scenes[0] if alone else defaults.draw_sheet(artifacts, scenes)
@@ -128,12 +128,12 @@ class Domain(ABC):
             return defaults.draw_text(artifact.text)
 
     def export(self, text: str, form: str, *, name: str) -> dict[str, bytes]:
-        """Export a text and return file contents by file name (``name`` plus extension), the requested format first."""
+        """Export text and return file contents by file name (``name`` plus extension), requested format first."""
         defaults.require_format("export", self.name, form, self.export_formats)
         return {f"{name}.{form}": text.encode()}
 
     def report(self, text: str, spec: Mapping[str, Any] | None = None) -> Report:
-        """Verify the text of a file and report the result part by part; ``spec`` is a ``Task.spec``."""
+        """Verify the contents of a file and report the result part by part; ``spec`` is a ``Task.spec``."""
         task = Task("file", "", spec or {})
         return defaults.report_on(defaults.verify_text(as_verifier(self.verifier()), task, text))
 
@@ -153,13 +153,13 @@ def title_of(domain: Domain, task: Task) -> str:
 
 
 def examples_of(domain: Domain | None, section: str, *, seed: int) -> Iterator[tuple[Task, str]]:
-    """Yield the examples of a domain endlessly, for a section of the configuration that needs them."""
+    """Yield a domain's examples in an endless loop, for a configuration section that needs them."""
     if domain is None:
         raise ConfigError(f"{section}: a run without a domain has no examples; set [domain] or remove [{section}]")
     if next(iter(domain.examples(seed=0)), None) is None:
         raise ConfigError(
             f"{section}: the domain {domain.name!r} has no examples; remove [{section}] or define "
-            f"{type(domain).__name__}.examples(self, *, seed), which yields pairs of a task and a text"
+            f"{type(domain).__name__}.examples(self, *, seed), which yields (task, text) pairs"
         )
     return (example for _ in itertools.count() for example in domain.examples(seed=seed))
 

@@ -1,4 +1,4 @@
-"""Default presentation of a domain's artifacts: a picture, a report and a summary of plain text."""
+"""Default presentation of a domain's artifacts: pictures, reports and summaries of plain text."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from steelyard.types import NO_DECISIONS, Sample, SampleKey, Task, Verdict
 from steelyard.verification import AnyVerifier, Blame, InlinePool, Item, pool_for
 
 COLUMNS, LINES = 48, 24
-"""Size of the picture of a text in characters and lines; longer texts are truncated."""
+"""Maximum size of a text picture, in characters and lines; longer text is truncated."""
 FONT_SIZE, MARGIN = 13.0, 10.0
 CAPTION_WIDTH = 33
 """Characters per caption line on a sheet."""
 MAX_CELL_LENGTH = 80
-"""Characters of a text in a table cell."""
+"""Maximum number of characters in a table cell."""
 
 
 def draw_text(text: str) -> Scene:
@@ -40,7 +40,7 @@ def draw_text(text: str) -> Scene:
 
 
 def draw_sheet(artifacts: Sequence[Artifact], scenes: Sequence[Scene]) -> Scene:
-    """Arrange the pictures of artifacts on a sheet, each with its title and verdict."""
+    """Arrange pictures of artifacts on a sheet, each with its title and verdict."""
     cards = [
         Card(scene, caption(one.title, [] if one.verdict is None else verdict_lines(one.verdict)), _good(one))
         for one, scene in zip(artifacts, scenes, strict=True)
@@ -71,7 +71,7 @@ def require_format(what: str, domain: str, form: str, known: Sequence[str]) -> N
 
 
 def verify_text(verifier: AnyVerifier, task: Task, text: str) -> Verdict:
-    """Verify a text that no policy sampled."""
+    """Verify text that was not sampled by a policy."""
     sample = Sample(SampleKey(0, 0, 0, 0), np.zeros(0, np.int32), 0, text, "stop", NO_DECISIONS)
     pool = pool_for(verifier, lambda one: InlinePool(one, Blame(tries=1)))
     pool.submit([Item(task, sample, 1)])
@@ -95,7 +95,7 @@ def summarise(artifacts: Sequence[Artifact], title: str) -> Summary:
     """Count the distinct texts and how often each occurs, most frequent first."""
     times = Counter(one.text for one in artifacts)
     verdicts = {one.text: one.verdict for one in artifacts}
-    scored = [one.verdict for one in artifacts if one.verdict is not None and one.verdict.counts]
+    scored = [one.verdict for one in artifacts if one.verdict is not None and one.verdict.has_reward]
     lines = [f"{len(times)} distinct texts among {len(artifacts)}"]
     if scored:
         successes, reward = sum(verdict.success for verdict in scored), fmean(verdict.reward for verdict in scored)
@@ -117,7 +117,7 @@ def _succeeds(verdict: Verdict | None) -> bool:
 
 
 def _reward(verdict: Verdict | None) -> str:
-    return "" if verdict is None or not verdict.counts else f"{verdict.reward:.4g}"
+    return "" if verdict is None or not verdict.has_reward else f"{verdict.reward:.4g}"
 
 
 def _short(text: str) -> str:

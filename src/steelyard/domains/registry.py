@@ -1,5 +1,5 @@
-"""The registry of domains: built in, registered in this process, provided by installed packages (entry point group
-``steelyard.domains``), or named by import path.
+"""The registry of domains, which are built in, registered in this process, provided by installed packages (entry point
+group ``steelyard.domains``), or named by import path.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _registered: dict[str, type[Domain]] = {}
 
 
 def register(name: str, domain: type[Domain]) -> None:
-    """Register a domain in this process, to be used as ``[domain] name = "mine"``."""
+    """Register a domain in this process so that ``[domain] name = "mine"`` finds it."""
     if name in BUILT_IN or is_import_path(name):
         raise ConfigError(f"domain name {name!r} is built in or an import path; choose another name")
     _registered[name] = _require_domain(domain, name)
@@ -39,7 +39,7 @@ def domain_names() -> list[str]:
 
 
 def is_domain(name: str) -> bool:
-    """Whether a text is the name or the import path of a domain."""
+    """Return whether a string is the name or import path of a domain."""
     return name in domain_names() or is_import_path(name)
 
 
@@ -67,7 +67,7 @@ def _reject_renamed_options(name: str, parameters: Mapping[str, Any]) -> None:
 
 
 def find_domain(name: str) -> type[Domain]:
-    """Return the class of a domain. Built-in names take precedence over those of packages."""
+    """Return the class of a domain. Built-in names take precedence over names registered by packages."""
     if name in _registered:
         return _registered[name]
     paths = {**_installed(), **BUILT_IN}

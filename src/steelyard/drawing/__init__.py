@@ -1,4 +1,4 @@
-"""Pictures: shapes written as SVG or PNG, contact sheets, and charts with axes. Independent of what is drawn."""
+"""Pictures: shapes written as SVG or PNG, contact sheets, and charts. The package is independent of domains."""
 
 from steelyard.drawing.chart import Axis, Curve, Panel, chart
 from steelyard.drawing.raster import gif, png

@@ -37,7 +37,7 @@ MARKED, SPARSE = 20, 12
 
 
 _Place = Callable[[float, float], Point]
-"""Maps values to a point of the picture."""
+"""Maps values to a point in the picture."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,12 +98,12 @@ def _head(title: str, note: str, width: float) -> tuple[list[Shape], float]:
 
 
 def _cut(text: str, size: float, room: float) -> str:
-    """Shorten a text to the available room."""
+    """Shorten text to fit the available space."""
     return shortened(text, int(room / text_width("x", size)))
 
 
 def _legend(names: Sequence[str], top: float, width: float) -> tuple[list[Shape], float]:
-    """Return the entries, as many per line as fit, and the y coordinate below them."""
+    """Return the legend entries, with as many per line as fit, and the y coordinate below them."""
     shapes: list[Shape] = []
     x, y = MARGIN + 6, top + 14
     for place, full_name in enumerate(names):
@@ -160,7 +160,7 @@ def _points(curve: Curve) -> Iterator[tuple[float, float, float]]:
 
 
 def _runs(curve: Curve) -> list[list[tuple[float, float, float]]]:
-    """Split the curve into runs without a gap."""
+    """Split the curve into segments without gaps."""
     spread = curve.spread or (0.0,) * len(curve.x)
     runs: list[list[tuple[float, float, float]]] = [[]]
     for x, y, around in zip(curve.x, curve.y, spread, strict=True):
@@ -178,7 +178,7 @@ def _band(run: Sequence[tuple[float, float, float]], place: _Place, style: int) 
 
 
 def _line(curve: Curve, place: _Place, style: int, styles: int) -> Iterator[Shape]:
-    """Yield the line and its marks; the marks of different curves are offset against each other."""
+    """Yield the line and its marks; the marks of different curves are offset from one another."""
     runs = _runs(curve)
     for run in runs:
         if len(run) > 1:

@@ -1,4 +1,7 @@
-"""Renders scenes as PNG and GIF with Pillow (extra ``pictures``), supersampled. No other module imports Pillow."""
+"""Renders supersampled PNG and GIF images with Pillow (requires the ``pictures`` extra).
+
+No other module imports Pillow.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,7 @@ def png(scene: Scene, *, scale: float = 1.0) -> bytes:
 
 
 def gif(scenes: Sequence[Scene], *, scale: float, milliseconds: Sequence[int]) -> bytes:
-    """Return a looping GIF that shows each scene for its time. All scenes must have the same frame."""
+    """Return a looping GIF that shows each scene for its duration. All scenes must have the same frame."""
     frames = [image(scene, scale=scale).quantize(128) for scene in scenes]
     out = io.BytesIO()
     rest = frames[1:]
@@ -45,10 +48,10 @@ def image(scene: Scene, *, scale: float = 1.0) -> Image:
     try:
         from PIL import Image, ImageDraw
     except ImportError:
-        raise MissingExtraError("PNG and GIF pictures", "pictures") from None
+        raise MissingExtraError("PNG and GIF images", "pictures") from None
     width, height = (max(1, round(scale * side)) for side in scene.size)
     if width * height > MAX_PIXELS:
-        raise ValueError(f"scale = {scale} gives a picture of {width} x {height} pixels, which is too large; lower it")
+        raise ValueError(f"scale = {scale} gives an image of {width} x {height} pixels, which is too large; lower it")
     finer = FINER if scale < 2 else FINER // 2
     fine = Image.new("RGB", (width * finer, height * finer), PAPER)
     factor = scale * finer
@@ -79,7 +82,7 @@ def _fill(image: Image, pen: ImageDraw, shape: Polygon) -> None:
     if shape.fill is not None and shape.opacity == 1.0:
         pen.polygon(shape.points, fill=shape.fill)
     elif shape.fill is not None:
-        blending = ImageDraw.Draw(image, "RGBA")  # blends, and is slower than an opaque pen
+        blending = ImageDraw.Draw(image, "RGBA")  # supports blending, but is slower than opaque drawing
         blending.polygon(shape.points, fill=(*shape.fill, round(255 * shape.opacity)))
     if shape.edge is not None and round(shape.width):
         pen.line([*shape.points, *shape.points[:2]], fill=shape.edge, width=round(shape.width), joint="curve")

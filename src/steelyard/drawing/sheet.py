@@ -1,4 +1,4 @@
-"""Contact sheets, which show many captioned pictures on one page, and titles above a picture."""
+"""Contact sheets (many captioned pictures on one page) and titles above a picture."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Card:
 
 
 def contact_sheet(cards: Sequence[Card], *, columns: int = 0) -> Scene:
-    """Arrange cards row by row, each scaled to its cell; by default the page is about twice as wide as high."""
+    """Arrange cards row by row, each scaled to its cell; by default the page is about twice as wide as it is high."""
     if not cards:
         raise ValueError("a contact sheet needs at least one card")
     columns = columns or min(len(cards), math.ceil(math.sqrt(2 * len(cards))))

@@ -52,7 +52,7 @@ def _text(label: Label) -> str:
 
 
 def _printable(text: str) -> str:
-    """Replace control characters, which XML does not allow and a verifier's message may contain."""
+    """Replace control characters: XML does not allow them, but a verifier's message may contain some."""
     return "".join(sign if sign.isprintable() else "\N{REPLACEMENT CHARACTER}" for sign in text)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 NICE = (1.0, 2.0, 2.5, 5.0, 10.0)
 LARGEST, SMALLEST = 1e100, 1e-30
-"""Larger values are treated as not finite, because their squares might overflow; smaller differences count as zero."""
+"""Larger values are treated as non-finite, because their squares might overflow; smaller differences count as zero."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +69,10 @@ def scale(axis: Axis, values: Sequence[float], *, max_intervals: int = 5) -> Sca
     return Scale(ticks[0], ticks[-1], ticks, _labels(ticks, step, percent=axis.percent))
 
 
-def _step(least: float, *, whole: bool) -> float:
+def _step(least: float, *, integers: bool) -> float:
     power = 10.0 ** math.floor(math.log10(least))
     steps = [power * nice for nice in NICE if power * nice >= least * (1 - 1e-9)]
-    if not whole:
+    if not integers:
         return steps[0]
     return next((step for step in steps if step >= 1 and step == int(step)), max(1.0, float(math.ceil(steps[0]))))
 

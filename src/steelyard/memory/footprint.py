@@ -8,11 +8,11 @@ from steelyard import defaults
 from steelyard.memory.model_shape import ModelShape
 
 USABLE_SHARE = 0.8
-"""Share of memory that weights and optimiser may use when activations and the KV cache are not estimated."""
+"""Share of memory that weights and optimiser state may use when activations and the KV cache are not estimated."""
 CPU_ACTIVATION_BYTES = 400 * 2**20
 """Budget in bytes for the activations of one microbatch on a CPU."""
 LOGIT_COPIES = 4
-"""Arrays as large as a chunk's logits that exist at the same time: logits, log-probs, probabilities, gradient."""
+"""Number of coexisting arrays of the size of a chunk's logits: logits, log-probs, probabilities, gradient."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,15 +24,15 @@ class TrainingSetup:
     rank: int = 0
     """LoRA rank; 0 trains all weights."""
     base: float | None = None
-    """Bytes per weight of quantised linear layers; None: not quantised."""
+    """Bytes per weight of quantised linear layers, or None if they are not quantised."""
     state: float | None = None
-    """Bytes of optimiser state per trained parameter; None: AdamW, two moments in the parameter's precision."""
+    """Bytes of optimiser state per trained parameter; None means AdamW: two moments in the parameter's precision."""
     reference: bool = True
-    """Whether KL to a frozen reference is computed."""
+    """Whether the KL to a frozen reference is computed."""
     checkpointing: bool = False
     """Whether the backward pass recomputes activations (gradient checkpointing)."""
     eager: bool = False
-    """Whether attention stores its scores, as bfloat16 on a CPU does."""
+    """Whether attention stores its scores, as it does in bfloat16 on a CPU."""
 
     @property
     def trained_weight(self) -> float:
@@ -44,22 +44,22 @@ class TrainingSetup:
         return 2 * self.trained_weight if self.state is None else self.state
 
     def trained(self, shape: ModelShape) -> int:
-        """Count trained parameters: all, or with LoRA r · (inputs + outputs) per linear layer (arXiv 2106.09685)."""
+        """Count trained parameters: all, or r · (inputs + outputs) per linear layer with LoRA (arXiv 2106.09685)."""
         return self.rank * shape.lora_parameters_per_rank if self.rank else shape.parameters
 
 
 @dataclass(frozen=True, slots=True)
 class BatchSize:
-    """Sizes that determine how much is in memory at the same time."""
+    """Sizes that determine peak memory use."""
 
     rows: int
     """Sequences decoded together."""
     length: int
-    """Tokens per sequence, prompt and completion."""
+    """Tokens per sequence, including prompt and completion."""
     microbatch: int
     """Tokens per forward and backward pass."""
     chunk: int
-    """Decisions whose logits are computed together."""
+    """Number of decisions whose logits are computed together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class Footprint:
 
     @property
     def peak(self) -> float:
-        """Peak of a process that samples and learns. Both phases are added, because memory freed by one phase is
+        """Peak memory of a process that samples and learns. The phases are added, because memory freed by one phase is
         fragmented and rarely fits the other.
         """
         return self.update + self.cache
@@ -128,7 +128,7 @@ def footprint(
 
 
 def base_bytes(shape: ModelShape, training: TrainingSetup) -> float:
-    """Return the bytes of the weights without adapters; embeddings and output layer are never quantised."""
+    """Return the bytes of the weights without adapters; embeddings and the output layer are never quantised."""
     inside = training.weight if training.base is None else training.base
     return inside * shape.linear + training.weight * (shape.parameters - shape.linear)
 
@@ -136,7 +136,7 @@ def base_bytes(shape: ModelShape, training: TrainingSetup) -> float:
 def activation_bytes(shape: ModelShape, training: TrainingSetup, length: int) -> float:
     """Return the activation bytes per token: those stored in all layers, plus the backward pass of one layer.
 
-    With gradient checkpointing each layer stores only its input, and one layer at a time stores everything.
+    With gradient checkpointing, each layer stores only its input, and one layer at a time stores everything.
     """
     kept = layer_activations(shape, training, length)
     if training.checkpointing:
@@ -177,7 +177,7 @@ def default_microbatch_tokens(width: int, layers: int, *, adapted: bool, weight:
 
 
 def default_chunk(vocabulary: int, *, cpu: bool) -> int:
-    """Choose how many tokens' logits to compute together, 32 to 1024. A CPU gets 24 MiB of float32: the allocator
+    """Choose how many tokens' logits to compute together, from 32 to 1024. A CPU gets 24 MiB of float32: the allocator
     returns larger blocks to the system immediately, so every chunk would fault its pages in again.
     """
     budget = (24 if cpu else 256) * 2**20
@@ -186,7 +186,7 @@ def default_chunk(vocabulary: int, *, cpu: bool) -> int:
 
 @dataclass(frozen=True, slots=True)
 class MemoryEstimate:
-    """Memory of one training method: weights, optimiser and a frozen reference."""
+    """Memory of one training method: weights, optimiser state and a frozen reference."""
 
     method: str
     footprint: Footprint
@@ -205,7 +205,7 @@ class MemoryEstimate:
 
 
 def estimate_methods(shape: ModelShape, *, rank: int = defaults.LORA_RANK) -> list[MemoryEstimate]:
-    """Estimate the memory of the usual training methods, without activations and KV cache."""
+    """Estimate the memory of the usual training methods, excluding activations and the KV cache."""
     ways = {
         "all weights, float32": TrainingSetup(4),
         "all weights, float32, adamw_8bit": TrainingSetup(4, state=2),

@@ -24,16 +24,16 @@ class ModelShape:
     linear: int
     """Parameters of the linear layers inside the blocks, which LoRA adapts and which can be quantised."""
     lora_parameters_per_rank: int
-    """Sum of inputs + outputs over those layers; LoRA of rank r has r times as many parameters."""
+    """Sum of inputs + outputs over those layers; a LoRA adapter of rank r has r times as many parameters."""
 
     @property
     def cached(self) -> int:
-        """Numbers that the KV cache holds per token."""
+        """Number of values that the KV cache holds per token."""
         return 2 * self.layers * self.kv_heads * self.head_width
 
     @property
     def matmul_parameters(self) -> int:
-        """Parameters that every token is multiplied by: the linear layers and the output layer."""
+        """Number of parameters that every token is multiplied by: the linear layers and the output layer."""
         return self.linear + self.vocabulary * self.width
 
 
@@ -113,7 +113,7 @@ def find_shape(name: str) -> ModelShape:
 
 
 EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
-"""Configuration keys for the number of experts that a token is routed among."""
+"""Configuration keys for the number of experts among which a token is routed."""
 
 
 def read_shape(path: str) -> ModelShape:
@@ -130,14 +130,14 @@ def read_shape(path: str) -> ModelShape:
         experts = max(getattr(text, name, None) or 0 for name in EXPERTS)
         if experts > 1:
             raise PolicyError(
-                f"{path!r} is a mixture of {experts} experts; memory and time can only be estimated for dense models, "
-                "so choose one of those"
+                f"{path!r} is a mixture of {experts} experts, but memory and time can be estimated only for dense "
+                "models; choose a dense model"
             )
         with torch.device("meta"):
             model: Any = AutoModelForCausalLM.from_config(config, attn_implementation="eager")
     except (OSError, ValueError) as error:
         raise PolicyError(
-            f"cannot read the shape of {path!r}: {error}; give a folder or hub id, or one of {', '.join(KNOWN_SHAPES)}"
+            f"cannot read the shape of {path!r}: {error}; pass a folder or hub id, or one of {', '.join(KNOWN_SHAPES)}"
         ) from error
     head = model.get_output_embeddings()
     linear = [layer for layer in model.modules() if isinstance(layer, nn.Linear) and layer is not head]

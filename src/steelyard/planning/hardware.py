@@ -1,4 +1,4 @@
-"""Accelerators by their data sheets, and how they are connected."""
+"""Accelerators as described by their data sheets, and the links between them."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class Accelerator:
     bandwidth: float
     flops: float
     link: float
-    """Bandwidth to the others in its node, one direction."""
+    """One-way bandwidth to other accelerators in the same node."""
     node: int = 8
     """Accelerators per node."""
     network: float = 50 * GIGA
-    """Bandwidth to other nodes per accelerator, one direction; the default is one 400 Gbit/s card each."""
+    """One-way bandwidth to other nodes per accelerator; the default is one 400 Gbit/s card each."""
 
 
 def _sheet(name: str, memory: float, bandwidth: float, flops: float, link: float, **more: float) -> Accelerator:
@@ -49,14 +49,14 @@ ACCELERATORS = {
         _sheet("rtx4090", 24, 1.008, 165, 32, network=3),
     )
 }
-"""Dense bfloat16 rates from the data sheets, without sparsity. Links are half the two-way bandwidth. Networks are
-typical of such nodes and not a property of the accelerator.
+"""Dense bfloat16 rates from the data sheets, without sparsity. Link rates are half the two-way bandwidth. Network rates
+are typical of such nodes, not properties of the accelerator.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Machines:
-    """A number of accelerators of one kind."""
+    """Several accelerators of one kind."""
 
     count: int
     kind: Accelerator
@@ -74,7 +74,8 @@ def parse_machines(text: str, known: Mapping[str, Accelerator] = ACCELERATORS) -
     match = re.fullmatch(r"([1-9]\d*)x([\w.-]+)", text.lower())
     if match is None or match[2] not in known:
         raise ConfigError(
-            f"{text!r} does not name machines; write a count and a kind such as 8xh100, with one of {', '.join(known)}"
+            f"{text!r} is not a machine specification; write a count and a type, such as 8xh100 "
+            f"(types: {', '.join(known)})"
         )
     return Machines(int(match[1]), known[match[2]])
 

@@ -30,7 +30,7 @@ EXCHANGE_SECONDS = 10e-6
 CONTROLLER_SECONDS = 0.5e-3
 """Controller time in seconds per sample, both ways; measured by ``python -m benchmarks scaling``."""
 CORES_TOLERANCE = 1.02
-"""There are enough cores when a step takes at most this many times as long as with one core per sample."""
+"""Cores are sufficient if a step takes at most this many times as long as with one core per sample."""
 
 
 DEFAULT_CHECK = Spread(defaults.CHECK_SECONDS)
@@ -64,20 +64,19 @@ class PlannedRun:
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """The machines a run uses and how it uses them."""
+    """The machines that a run uses, and how it uses them."""
 
     learners: Machines
     samplers: Machines | None = None
-    """Accelerators that only sample; None: the learners take turns sampling and learning."""
+    """Accelerators that only sample, or None if the learners alternate between sampling and learning."""
     tensor: int = 1
     """Accelerators per sampler replica (tensor parallel)."""
     sharded: bool | None = None
-    """Whether learners shard weights and optimiser (FSDP); None: only if complete copies would be too large."""
+    """Whether learners shard weights and optimiser state (FSDP); by default, only if complete copies are too large."""
     share: float | None = None
-    """Share of memory that a sampling engine reserves at start; None: 0.9, minus what a learner on the same
-    accelerator needs."""
+    """Share of memory that a sampling engine reserves; defaults to 0.9 minus the share of a co-located learner."""
     cache: float | None = None
-    """Bytes of the engine's KV cache; None: its share of memory minus the weights."""
+    """Bytes of the engine's KV cache; defaults to its share of memory minus the weights."""
     cores: int = defaults.CORES
     """Cores for verification."""
     check: Spread = DEFAULT_CHECK
@@ -86,7 +85,7 @@ class Deployment:
     publish: float = defaults.PUBLISH_GBS * GIGA
     """Bytes per second from node to node, and from a node's memory into its engine."""
     tree: bool = True
-    """Whether nodes pass the weights on; otherwise the learner sends them to one node after another."""
+    """Whether nodes forward the weights to each other; otherwise the learner sends them to one node after another."""
     efficiency: Efficiency = DEFAULT_EFFICIENCY
 
     @property
@@ -104,17 +103,17 @@ class Memory:
 
     learner: Footprint
     sharded: bool
-    """Whether ranks shard weights and optimiser (FSDP) or each keeps a copy."""
+    """Whether ranks shard the weights and optimiser state (FSDP) instead of each keeping a copy."""
     sampler_weights: float
     rows: int
-    """Sequences that fit in the KV cache of a replica."""
+    """Number of sequences that fit in the KV cache of a replica."""
     sampler_bytes: float
-    """Bytes that a sampler on the learner's accelerator takes: its weights or its reserved share."""
+    """Bytes that a sampler uses on the learner's accelerator: its weights or its reserved share."""
     room: float
 
     @property
     def wanted(self) -> float:
-        """Bytes that have to fit on a learner's accelerator."""
+        """Bytes that must fit on a learner's accelerator."""
         return self.learner.update + self.sampler_bytes
 
     @property
@@ -134,10 +133,10 @@ class Prediction:
     pipeline: Pipeline
     outcome: Outcome
     score: float
-    """Seconds of scoring before the update."""
+    """Seconds spent on scoring before the update."""
     update: float
     traffic: float
-    """Seconds of traffic between the learner's ranks; it overlaps with computation."""
+    """Seconds of traffic between the learner's ranks, which overlaps with computation."""
     published: float
     """Bytes of weights sent to samplers after each update."""
 
@@ -155,7 +154,7 @@ def predict(run: PlannedRun, site: Deployment, steps: int = 6) -> Prediction:
 
 
 def plan_memory(run: PlannedRun, site: Deployment) -> Memory:
-    """Predict the memory of a learner, and what is left for the KV cache of a sampling engine."""
+    """Predict the memory of a learner and the memory left for the KV cache of a sampling engine."""
     ranks, room = site.learners.count, site.learners.kind.memory
     own = sampler_bytes(run) / site.tensor
     reserved = _reserved(site, own)
@@ -175,7 +174,7 @@ def plan_memory(run: PlannedRun, site: Deployment) -> Memory:
 
 
 def _reserved(site: Deployment, own: float) -> float | None:
-    """Return the bytes that the engine reserves at start, weights included; None: all that is free."""
+    """Return the bytes that the engine reserves at start, including weights, or None if it uses all free memory."""
     if site.cache is not None:
         return own + site.cache
     return None if site.share is None else site.share * site.sampling.kind.memory
@@ -191,7 +190,7 @@ def _batch(run: PlannedRun, room: float) -> BatchSize:
 
 
 def microbatch(run: PlannedRun, room: float) -> int:
-    """Return the tokens per pass: the configured number or the default for this memory, at least one sequence."""
+    """Return the tokens per pass: the configured number or the default for this memory, but at least one sequence."""
     tokens = run.microbatch or default_microbatch_tokens(
         run.shape.width,
         run.shape.layers,
@@ -203,7 +202,7 @@ def microbatch(run: PlannedRun, room: float) -> int:
 
 
 def learning(run: PlannedRun, site: Deployment, memory: Memory) -> tuple[float, float, float]:
-    """Predict the seconds of scoring, of the update, and of the traffic between ranks that overlaps with both.
+    """Predict the seconds spent on scoring, on the update, and on the traffic between ranks that overlaps with both.
 
     Shards are gathered for every forward and backward pass, and gradients are scattered. Complete copies exchange the
     gradients of trained parameters once per optimiser step.
@@ -224,9 +223,9 @@ def learning(run: PlannedRun, site: Deployment, memory: Memory) -> tuple[float, 
 
 
 def learner_seconds(run: PlannedRun, rates: Rates, passes: tuple[float, float]) -> tuple[float, float]:
-    """Return the seconds of scoring (reference, and old log-probs where needed) and of the update.
+    """Return the seconds spent on scoring (the reference, and old log-probs where needed) and on the update.
 
-    ``passes`` is the number of passes of each.
+    ``passes`` is the number of passes in each phase.
     """
     scored, learnt = learner_work(run, passes)
     return rates.seconds(scored), rates.seconds(learnt)
@@ -242,7 +241,7 @@ def learner_work(run: PlannedRun, passes: tuple[float, float]) -> tuple[Work, Wo
 
 
 def sampling(run: PlannedRun, site: Deployment, rows: int) -> Pipeline:
-    """Build the sampling part of the pipeline. Adapters are merged, or cost no more; every row reads its own cache."""
+    """Build the sampling part of the pipeline. Adapters are merged or add no cost; every row reads its own cache."""
     kind, shape = site.sampling.kind, run.shape
     rates = sampling_rates(kind, site.tensor, site.efficiency)
     sampled = replace(run.training, rank=0, base=None)
@@ -268,7 +267,7 @@ def sampling(run: PlannedRun, site: Deployment, rows: int) -> Pipeline:
 
 
 def sampler_bytes(run: PlannedRun) -> float:
-    """Return the bytes of a sampling engine's weights: complete, not quantised, adapter included."""
+    """Return the bytes of a sampling engine's weights: complete, not quantised, including the adapter."""
     return base_bytes(run.shape, replace(run.training, base=None))
 
 
@@ -291,7 +290,7 @@ def publication(size: float, site: Deployment) -> float:
 
 
 def cores_needed(pipeline: Pipeline, steps: int = 4) -> int:
-    """Find the fewest verifier cores that make a step as fast as one core per sample would, within 2%."""
+    """Find the smallest number of verifier cores that is as fast as one core per sample, to within 2%."""
     most = pipeline.samples * (pipeline.staleness + 1)
     free = simulate(replace(pipeline, cores=most), steps).step
 

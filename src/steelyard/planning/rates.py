@@ -1,4 +1,4 @@
-"""Seconds per unit of each kind of work, from a data sheet or fitted to measurements."""
+"""Seconds per unit of each kind of work, taken from a data sheet or fitted to measurements."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from steelyard.planning.work import Work
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Seconds per unit of each field of ``Work``; times are added, not overlapped."""
+    """Seconds per unit of each field of ``Work``; times are added up, without overlap."""
 
     calls: float = 0.0
     flops: float = 0.0
@@ -33,7 +33,7 @@ class Rates:
 
 @dataclass(frozen=True, slots=True)
 class Efficiency:
-    """Fractions of data-sheet rates that an engine reaches: assumptions, to be replaced by your own measurements."""
+    """Assumed fractions of data-sheet rates that an engine reaches; replace them with your own measurements."""
 
     sampling_flops: float = 0.5
     learning_flops: float = 0.4
@@ -51,7 +51,7 @@ def sampling_rates(kind: Accelerator, accelerators: int, efficiency: Efficiency)
 
 
 def learning_rates(kind: Accelerator, accelerators: int, efficiency: Efficiency) -> Rates:
-    """Return the rates of several accelerators that divide batch and optimiser state among them."""
+    """Return the rates of several accelerators that split the batch and the optimiser state."""
     byte = 1 / (accelerators * kind.bandwidth * efficiency.bandwidth)
     return Rates(flops=1 / (accelerators * kind.flops * efficiency.learning_flops), state=byte)
 

@@ -1,11 +1,11 @@
-"""A discrete-event simulation of a run: samplers, verifier cores, controller, learner and publication of weights.
+"""A discrete-event simulation of a run: samplers, verifier cores, controller, learner and weight publication.
 
-The samples of a step wait in one queue, divided into subgroups of one group each. A replica with free rows takes a
-subgroup, runs its prompt once and decodes all its rows together: a pass adds one token to every row and takes longer
-the more rows there are (continuous batching). A finished sample passes through the controller to the verifier cores
-(first come, first served), and its verdict returns through the controller. After the last verdict of a step the learner
-updates, then the weights are published. Sampling of step k may start once version k - staleness is published; staleness
-0 is the synchronous loop.
+The samples of a step wait in one queue, divided into subgroups that each belong to one group. A replica with free rows
+takes a subgroup, runs its prompt once and decodes all its rows together: a pass adds one token to every row and takes
+longer the more rows there are (continuous batching). A finished sample passes through the controller to the verifier
+cores (first come, first served), and its verdict returns through the controller. After the last verdict of a step, the
+policy is updated and its weights are published. Sampling of step k may start once version k - staleness is published;
+staleness 0 is the synchronous loop.
 
 The length and verification time of a sample depend only on its step and index, so simulations of different hardware see
 the same samples.
@@ -26,7 +26,7 @@ import numpy as np
 from steelyard.errors import ConfigError
 
 SATURATED = 0.85
-"""A part that is busy for at least this share of the time is the bottleneck."""
+"""A part that is busy for at least this share of the time counts as the bottleneck."""
 
 
 NORMAL_99 = 2.326
@@ -36,10 +36,10 @@ RARE = 0.01
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """A distribution given by its mean and 99th percentile, truncated at a limit; constant without p99.
+    """A distribution given by its mean and 99th percentile, truncated at a limit; constant if p99 is not given.
 
-    It is log-normal while a log-normal distribution can have such a tail (p99 up to e^2.7 = 15 times the mean). Beyond
-    that, one value in a hundred is p99 and all others are equal.
+    It is log-normal as long as a log-normal distribution can have such a tail (p99 up to e^2.7 = 15 times the mean).
+    Beyond that, one value in a hundred is p99 and all others are equal.
     """
 
     mean: float
@@ -77,13 +77,13 @@ class Pipeline:
     group: int
     replicas: int
     rows: int
-    """Sequences that a replica decodes together."""
+    """Number of sequences that a replica decodes together."""
     length: Spread
     """Tokens per completion."""
     prefill: float
     """Time to run a prompt on a replica, once per subgroup."""
     decode: float
-    """Time of a decoding pass that does not depend on the number of rows."""
+    """The part of a decoding pass's time that does not depend on the number of rows."""
     decode_row: float
     """Additional time of a decoding pass per row."""
     cores: int
@@ -102,13 +102,13 @@ class Pipeline:
 
     @property
     def subgroup(self) -> int:
-        """Samples of a group that one replica decodes; groups are split if a replica would be idle otherwise."""
+        """Samples of a group that one replica decodes; groups are split if a replica would otherwise be idle."""
         return max(1, min(self.group, self.samples // max(self.replicas, 1)))
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Simulated times and counts, without the first steps."""
+    """Simulated times and counts, excluding the first steps."""
 
     step: float
     """Seconds from the end of one update to the end of the next."""
@@ -117,7 +117,7 @@ class Outcome:
     filled: float
     """Share of the samplers' rows in use while they were busy."""
     stale: int
-    """Largest number of versions that a sample was behind at its update."""
+    """Maximum staleness of a sample at its update, in versions."""
     drawn: int
     verified: int
     learnt: int
@@ -141,7 +141,7 @@ class _Sample(NamedTuple):
 
 @dataclass(slots=True)
 class _Replica:
-    """Rows that are decoded together; ``progress`` counts the decoding passes so far."""
+    """Rows that are decoded together; ``progress`` is the number of decoding passes so far."""
 
     rows: list[tuple[float, int, _Sample]] = field(default_factory=list[tuple[float, int, _Sample]])
     """Heap of rows, ordered by the progress at which they finish."""
@@ -149,7 +149,7 @@ class _Replica:
     at: float = 0.0
     """Time at which ``progress`` is valid; in the future while prompts are running."""
     waiting: deque[_Sample] = field(default_factory=deque["_Sample"])
-    """Samples of its subgroups that wait for a free row."""
+    """Samples of its subgroups that are waiting for a free row."""
     revision: int = 0
     """Number of changes; events scheduled under an earlier revision are ignored."""
 
@@ -202,7 +202,7 @@ class Simulation:
     # --- sampling ------------------------------------------------------------------------------------------------
 
     def _start_steps(self) -> None:
-        """Start every step that the staleness allows, and hand out its subgroups to the least loaded replicas."""
+        """Start every step that the staleness limit allows, and assign its subgroups to the least loaded replicas."""
         while self.started < min(self.steps, self.version + self.pipeline.staleness + 1):
             self.progress[self.started] = _Step(self.version, self.now)
             self.queue.extend(_subgroups(self.pipeline, self.started))
@@ -229,7 +229,7 @@ class Simulation:
         replica.waiting.extend(subgroup)
 
     def _refill(self, number: int) -> None:
-        """Fill a replica's rows from its own subgroups, then from the queue, and schedule its next finished row."""
+        """Fill a replica's rows from its own subgroups, then from the queue, and schedule the next row to finish."""
         replica = self.replicas[number]
         while len(replica.rows) < self.pipeline.rows and (replica.waiting or self.queue):
             if not replica.waiting:
@@ -344,7 +344,7 @@ class Simulation:
 
 
 def _subgroups(pipeline: Pipeline, step: int) -> Iterator[list[_Sample]]:
-    """Yield the samples of a step in subgroups that one replica decodes."""
+    """Yield the samples of a step in subgroups, each decoded by one replica."""
     size, piece = pipeline.samples, pipeline.subgroup
     lengths = np.maximum(pipeline.length.draw((pipeline.seed, step, 0), size), 1.0).tolist()
     checks = pipeline.check.draw((pipeline.seed, step, 1), size).tolist()
@@ -355,7 +355,7 @@ def _subgroups(pipeline: Pipeline, step: int) -> Iterator[list[_Sample]]:
 
 
 def simulate(pipeline: Pipeline, steps: int = 6) -> Outcome:
-    """Simulate ``steps`` steps. The outcome leaves out the first ``staleness + 1`` steps, which start on idle machines,
+    """Simulate ``steps`` steps. The outcome excludes the first ``staleness + 1`` steps, which start on idle machines,
     so simulate more than twice as many.
     """
     return Simulation(pipeline, steps).run()

@@ -3,7 +3,7 @@
 A token costs 2 operations per parameter it is multiplied by in the forward pass, and twice that in the backward pass
 (Kaplan et al., arXiv 2001.08361: 6 N per token in training). Differences from that count:
 
-- under LoRA frozen matrices need no gradient, so the backward pass costs 2 N instead of 4 N, plus 6 per adapter
+- under LoRA, frozen matrices need no gradient, so the backward pass costs 2 N instead of 4 N, plus 6 per adapter
   parameter (4 N + 6 N_adapter in total);
 - gradient checkpointing repeats the forward pass of the body (+ 2 N);
 - the output layer runs for decisions only, and again in the backward pass, because logits are not stored: 8 V D per
@@ -20,7 +20,7 @@ from steelyard.memory.footprint import TrainingSetup, base_bytes, layer_activati
 from steelyard.memory.model_shape import ModelShape
 
 CALLS = 40
-"""Kernels that one layer of a gated decoder launches in the forward pass."""
+"""Number of kernels that one layer of a gated decoder launches in the forward pass."""
 ADAPTER_CALLS = 28
 """Additional kernels with an adapter on its seven matrices: A, B, the scale and the sum."""
 
@@ -38,7 +38,7 @@ class Work:
     cache: float = 0.0
     """Bytes of the KV cache read."""
     activations: float = 0.0
-    """Bytes written between the products."""
+    """Bytes written between the matrix products."""
     logits: float = 0.0
     """Logits normalised."""
     state: float = 0.0
@@ -85,7 +85,7 @@ def update(
     passes: float,
     steps: int = 1,
 ) -> Work:
-    """Count the work of forward, backward and ``steps`` optimiser steps on complete sequences."""
+    """Count the work of the forward pass, the backward pass and ``steps`` optimiser steps on complete sequences."""
     tokens = sequences * length
     forward = _forward(shape, training, tokens, length / 2, passes)
     frozen = bool(training.rank)

@@ -1,4 +1,4 @@
-"""LoRA with PEFT: one trained adapter, and if needed a second, frozen adapter as the reference."""
+"""LoRA with PEFT: one trained adapter and, if needed, a second, frozen adapter as the reference."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TRAINS_MORE = (
     "layer_replication",
     "lora_bias",
 )
-"""Options of PEFT's ``LoraConfig`` that train or change more than the A and B matrices of adapted layers."""
+"""Options of PEFT's ``LoraConfig`` that affect more than the A and B matrices of adapted layers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ def add_adapter(model: PreTrainedModel, lora: Lora, seed: int, *, causal: bool =
 
 
 def open_adapter(model: PreTrainedModel, folder: Path | str) -> PeftModel:
-    """Open a trained adapter for further training."""
+    """Load a trained adapter for further training."""
     return PeftModel.from_pretrained(model, folder, is_trainable=True)
 
 
@@ -68,7 +68,7 @@ def require_supported(model: Any) -> None:
     if not isinstance(model, PeftModel):
         return
     if TRAINED not in model.peft_config:
-        raise PolicyError(f"the adapter is called {', '.join(model.peft_config)}; load it with the name {TRAINED!r}")
+        raise PolicyError(f"the adapter is named {', '.join(model.peft_config)}; load it with the name {TRAINED!r}")
     options: Any = model.peft_config[TRAINED]
     layers = [module for module in model.modules() if isinstance(module, LoraLayer)]
     kinds = {type(layer.lora_variant[TRAINED]).__name__ for layer in layers if TRAINED in layer.lora_variant}
@@ -121,7 +121,7 @@ def adapter_tensors(model: PeftModel, name: str) -> dict[str, Tensor]:
 
 def add_frozen_copy(model: PeftModel) -> None:
     """Add a frozen copy of the trained adapter, without dropout. It is created with the default initialisation, because
-    some initialisations subtract their part from the base weights, which the policy shares.
+    some initialisations subtract their contribution from the base weights, which the policy shares.
     """
     options: Any = copy.copy(model.peft_config[TRAINED])
     options.lora_dropout, options.init_lora_weights = 0.0, True

@@ -28,12 +28,12 @@ Pass = Callable[..., Any]
 
 
 def call_directly(work: Callable[..., Any], *arguments: Any) -> Any:
-    """Run a pass of a model whose weights are all in this process."""
+    """Run one pass of a model whose weights are all in this process."""
     return work(*arguments)
 
 
 class Policy:
-    """A model with or without a PEFT adapter. Logits are computed only for decisions, in chunks.
+    """A model, with or without a PEFT adapter. Logits are computed only for decisions, in chunks.
 
     A subclass defines how a prompt becomes tokens (``encode``), how samples become rows of a forward pass
     (``collate``), how to get the hidden state of a decision (``hidden``), and how an example answer becomes a sample
@@ -58,14 +58,14 @@ class Policy:
         self.tokenizer = tokenizer
         self.autocast_dtype = autocast
         self.attention = attention
-        """Attention kernels for sampling and for scoring and updates; None: keep the model's own."""
+        """Attention kernels for sampling, and for scoring and updates; None keeps the model's own."""
         self.constraint: Constraint | None = None
-        """Constraint on samples. It is part of the policy: sampling and scoring use the same supports."""
+        """Constraint on samples; it belongs to the policy so that sampling and scoring use the same supports."""
         self.one_pass: Pass = call_directly
-        """Runs body and head as one forward pass; a sharded model gathers its weights for the duration."""
+        """Runs the body and head as one forward pass; a sharded model gathers its weights for the duration."""
         self.release_gathered: Callable[[], None] = lambda: None
         self.compute_device: torch.device | None = None
-        """Device of the computation, if the weights are offloaded to another one."""
+        """Device used for computation if the weights are offloaded to another one."""
         base = adapters.base_model(model)
         self._output: Any = base.get_output_embeddings()
         self._config = base.config
@@ -92,7 +92,7 @@ class Policy:
         raise NotImplementedError
 
     def sample_from_text(self, task: Task, text: str, key: SampleKey) -> Sample:
-        """Return the text as a sample, as if the policy had produced it for the task."""
+        """Convert the text to a sample, as if the policy had produced it for the task."""
         raise NotImplementedError
 
     def decode(self, ids: Sequence[int] | np.ndarray) -> str:
@@ -133,7 +133,7 @@ class Policy:
 
     @cached_property
     def max_length(self) -> int | None:
-        """Maximum tokens per row; None if the model does not say."""
+        """Maximum tokens per row, or None if the model does not specify it."""
         return positions(self._base)
 
     @property
@@ -171,11 +171,11 @@ class Policy:
         return logits
 
     def evaluate(self, batch: Batch, reference: Any = None) -> Scores:
-        """Compute log-prob and entropy of every decision on its support, and the exact KL to ``reference`` if given."""
+        """Compute each decision's log-prob and entropy on its support, and the exact KL to ``reference`` if given."""
         return Scores(*self.one_pass(self._evaluate, batch, reference))
 
     def _evaluate(self, batch: Batch, reference: Any) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Return the scores as plain tensors, because sharding hooks expect tensors as the output of a pass."""
+        """Return the scores as plain tensors, because sharding hooks expect a pass to output tensors."""
         reference_hidden_ND, reference_head = (None, None) if reference is None else reference.distribution(batch)
         hidden_ND = self.hidden(batch)
         excluded_X = self._excluded_on(self.device)
@@ -185,8 +185,8 @@ class Policy:
 
     @torch.no_grad()
     def kept_tokens(self, batch: Batch, rule: CutRule) -> list[Bits]:
-        """Return the tokens that the rule keeps at each decision under the current weights, always with the sampled
-        one.
+        """Return the tokens that the rule keeps at each decision under the current weights, always including the
+        sampled one.
         """
         hidden_ND, found = self.hidden(batch), list[Bits]()
         for at in range(0, batch.decisions, self.chunk):
@@ -224,20 +224,20 @@ class Policy:
     def train(self, mode: bool = True) -> None:
         """Switch to scoring and updates. Dropout is always 0; train mode only enables gradient checkpointing.
 
-        Scoring and updates share one attention kernel, so old and current log-probs differ only by the weights.
+        Scoring and updates share one attention kernel, so old and current log-probs differ only because of the weights.
         """
         self.model.train(mode)
         if self.attention is not None:
             self._base.set_attn_implementation(self.attention[1])
 
     def sample_mode(self) -> None:
-        """Switch to decoding, with the fastest attention kernel for it."""
+        """Switch to decoding, with the fastest attention kernel."""
         self.model.train(False)
         if self.attention is not None:
             self._base.set_attn_implementation(self.attention[0])
 
     def release_gathered_weights(self) -> None:
-        """Release the weights that passes gathered from other ranks."""
+        """Release the weights that were gathered from other ranks."""
         self.release_gathered()
 
     def save_pretrained(self, folder: Path, tensors: Mapping[str, Tensor] | None = None) -> None:
@@ -249,7 +249,7 @@ class Policy:
 
     def save_merged(self, folder: Path) -> None:
         """Save the model with the adapter merged into the weights, in their dtype, as a folder that
-        ``AutoModel…from_pretrained`` opens without PEFT.
+        ``AutoModel…from_pretrained`` loads without PEFT.
         """
         self._suppress_excluded()
         merged = adapters.plain_tensors(self.model, rounded=self._output.weight.dtype)
@@ -266,11 +266,11 @@ class Policy:
         weights.load_into(self.model, folder)
 
     def require_agreement(self, whole: Tensor, apart: Tensor) -> None:
-        """Raise if the head on hidden states gives other logits than the complete model."""
+        """Raise if applying the head to hidden states gives different logits from the complete model."""
         if not torch.allclose(whole.float(), apart.float(), rtol=1e-2, atol=1e-2):
             raise PolicyError(
                 f"{self._config.model_type}: this architecture transforms its logits in an unknown way (largest "
-                f"difference {(whole - apart).abs().max():.3g}); use another model and report this one"
+                f"difference {(whole - apart).abs().max():.3g}); use another model and report this problem"
             )
 
 

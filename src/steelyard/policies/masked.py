@@ -1,4 +1,4 @@
-"""A masked language model as a policy: its decisions fill the holes of a given text.
+"""A masked language model as a policy: its decisions fill the holes in a given text.
 
 The log-prob of a fill is exact. If all holes are filled in one pass,
 
@@ -33,8 +33,8 @@ class MaskedPolicy(Policy):
     """Any ``AutoModelForMaskedLM``, with or without a PEFT adapter.
 
     One hole is one token. A sample's tokens are its trace: the input of every forward pass, then the filled text, all
-    of the same length. Special tokens are never filled in, nor are tokens that contain a text of
-    ``Task.spec["forbidden"]``; if tokens are words separated by spaces, the forbidden texts are complete words.
+    of the same length. Special tokens are never filled in, nor are tokens that contain a string from
+    ``Task.spec["forbidden"]``; if tokens are words separated by spaces, the forbidden strings are complete words.
     """
 
     def __init__(
@@ -51,7 +51,8 @@ class MaskedPolicy(Policy):
         self.body = self._base.base_model
         if tokenizer.mask_token_id is None:
             raise PolicyError(
-                f"{self._config.model_type}: the tokenizer has no mask_token, which fill-in needs; use a masked model"
+                f"{self._config.model_type}: the tokenizer has no mask_token, which filling holes requires; "
+                "use a masked model"
             )
         self.mask_id = int(tokenizer.mask_token_id)
         self.pad_id = int(tokenizer.pad_token_id if tokenizer.pad_token_id is not None else self.mask_id)
@@ -64,12 +65,12 @@ class MaskedPolicy(Policy):
         self._check_head()
 
     def encode(self, prompt: Prompt) -> np.ndarray:
-        """Return the token ids of a text in which every ``HOLE`` is one token to fill in. The parts between holes are
+        """Return the token ids of text in which every ``HOLE`` is one token to fill in. The parts between holes are
         tokenized separately, because mask tokens of pretrained models absorb the space before them.
         """
         if not isinstance(prompt, str):
             raise PolicyError(
-                "the prompt is a list of chat messages, but a masked model fills holes in a text; give a string"
+                "the prompt is a list of chat messages, but a masked model fills holes in text; pass a string"
             )
         first, *others = (self._ids(part) for part in prompt.split(HOLE))
         masked = [token for part in others for token in (self.mask_id, *part)]
@@ -79,8 +80,8 @@ class MaskedPolicy(Policy):
         return self.tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
 
     def encode_task(self, task: Task, most: int) -> np.ndarray:
-        """Return the token ids of a task. Raise if it exceeds the model's positions, has more than ``most`` holes, or
-        does not survive tokenization unchanged.
+        """Return the token ids of a task. Raise if it exceeds the model's maximum length, has more than ``most`` holes,
+        or is changed by tokenization.
         """
         ids = self.encode(task.prompt)
         if (limit := self.max_length) is not None and len(ids) > limit:
@@ -93,7 +94,7 @@ class MaskedPolicy(Policy):
         if (kept := kept.replace(self.tokenizer.mask_token, HOLE)) != task.prompt:
             raise PolicyError(
                 f"task {task.id}: the tokenizer changes {shown(task.prompt)} to {shown(kept)}; use a model whose "
-                f"tokenizer preserves texts (byte-level BPE such as RoBERTa and ModernBERT, or model.scratch over "
+                f"tokenizer preserves text (byte-level BPE such as RoBERTa and ModernBERT, or model.scratch over "
                 f"characters)"
             )
         return ids
@@ -104,13 +105,13 @@ class MaskedPolicy(Policy):
         if forbidden not in self._allowed:
             having = {text: self._tokens_with(text) for text in forbidden}
             if unknown := [text for text, tokens in having.items() if not tokens]:
-                raise PolicyError(f"task {task.id} forbids {unknown[:5]}, but no token contains that; remove it")
+                raise PolicyError(f"task {task.id} forbids {unknown[:5]}, but no token contains it; remove it")
             out = set[int]().union(*having.values())
             self._allowed[forbidden] = pack([token for token in self._fills if token not in out], self.vocabulary)
         return self._allowed[forbidden]
 
     def _tokens_with(self, text: str) -> set[int]:
-        """Return the tokens that contain a text; in a vocabulary of separated words, only the word itself."""
+        """Return the tokens that contain a string; in a vocabulary of separate words, only the word itself."""
         written = self._token_texts
         if self.decode(self._fills[:1] * 2) == f"{written[0]} {written[0]}":
             return {token for token, own in zip(self._fills, written, strict=True) if own == text}
@@ -121,7 +122,7 @@ class MaskedPolicy(Policy):
         return [self.decode([token]) for token in self._fills]
 
     def sample_from_text(self, task: Task, text: str, key: SampleKey) -> Sample:
-        """Return the text as a sample, as if the policy had filled all holes of the prompt in one pass."""
+        """Convert the text to a sample, as if the policy had filled all holes in the prompt in one pass."""
         masked = self.encode(task.prompt)
         if (whole := self._filled(masked, text)) is None:
             raise PolicyError(
@@ -165,12 +166,12 @@ class MaskedPolicy(Policy):
         return caught[0]
 
     def _inner(self, ids: np.ndarray) -> np.ndarray:
-        """Return a text's tokens without the special tokens around it."""
+        """Return the text's tokens without the special tokens around it."""
         return ids[len(self._before) : len(ids) - len(self._after)]
 
     def _filled(self, masked: np.ndarray, text: str) -> np.ndarray | None:
-        """Fill the holes with the tokens of a text, or return None if the text does not fit. Given text next to a hole
-        may be tokenized differently than within the complete text.
+        """Fill the holes with the tokens of the text, or return None if the text does not fit. The text next to a hole
+        may be tokenized differently on its own than within the complete text.
         """
         own, ids, at = self._ids(text), list(self._before), 0
         inner = self._inner(masked)
@@ -190,12 +191,12 @@ class MaskedPolicy(Policy):
         return np.asarray([*ids, *self._after], np.int32) if at == len(own) else None
 
     def _ids(self, text: str) -> list[int]:
-        """Return the tokens of a text without special tokens around it; special tokens in it count as text."""
+        """Return the text's tokens without special tokens around it; special tokens inside it count as text."""
         if not text:  # between neighbouring holes
             return []
         try:
             return self.tokenizer.encode(text, add_special_tokens=False, split_special_tokens=True)
-        except Exception as error:  # a closed vocabulary raises a plain Exception
+        except Exception as error:  # tokenizers with a closed vocabulary raise a plain Exception
             unknown = sorted({character for character in text if character not in self.tokenizer.get_vocab()})
             if UNKNOWN not in str(error) or not unknown:
                 raise

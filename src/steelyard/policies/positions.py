@@ -8,9 +8,9 @@ from torch import nn
 
 
 def positions(model: Any) -> int | None:
-    """Return the maximum number of input tokens, or None if the configuration does not say.
+    """Return the maximum number of input tokens, or None if the configuration does not specify it.
 
-    RoBERTa and related models number positions from ``padding_idx + 1``, so the positions before it are never used.
+    RoBERTa and related models number positions from ``padding_idx + 1``, so earlier positions are never used.
     """
     limit: int | None = getattr(model.config, "max_position_embeddings", None)
     if limit is None:

@@ -1,9 +1,9 @@
-r"""The reference policy that KL is measured against.
+r"""The reference policy against which KL is measured.
 
 Its weights are stored as a frozen *copy* of the model, as the policy's own model with the *adapter disabled* (no second
-model; correct only if training started with a new adapter), or as a *second frozen adapter*. They are renewed
-by one of three rules: never (``static``), every N steps (``periodic``), or as the exponential moving average
-:math:`\phi \leftarrow d\,\phi + (1 - d)\,\theta` (``ema``).
+model; correct only if training started with a new adapter), or as a *second frozen adapter*. They are updated by one of
+three rules: never (``static``), every N steps (``periodic``), or as the exponential moving average :math:`\phi
+\leftarrow d\,\phi + (1 - d)\,\theta` (``ema``).
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Ema:
 
 
 class Reference(Protocol):
-    """The interface of a reference that the learner and the loop use."""
+    """The reference interface used by the learner and the loop."""
 
     def distribution(self, batch: Batch) -> tuple[Tensor, Head]: ...
     def logp(self, batch: Batch) -> Tensor: ...
@@ -78,7 +78,7 @@ class Reference(Protocol):
 
 
 class _ReferenceBase:
-    """Base class of all kinds of storage: scoring, renewal and state."""
+    """Base class of all storage kinds; it implements scoring, updates and state."""
 
     def __init__(self, policy: Policy, renewal: Renewal = static) -> None:
         self.policy = policy
@@ -121,7 +121,7 @@ class _ReferenceBase:
             self.renewal(step, self.weights(), self.policy_weights())
 
     def tensors(self) -> Tensors:
-        """Return the tensors for a checkpoint: none for a static reference, which is rebuilt from the base."""
+        """Return the tensors for a checkpoint; a static reference has none, because it is rebuilt from the base."""
         if self.renewal is static:
             return {}
         shadow = self.renewal.shadow if isinstance(self.renewal, Ema) else {}
@@ -133,7 +133,7 @@ class _ReferenceBase:
         saved = {name: tensor for name, tensor in tensors.items() if not name.startswith("shadow.")}
         if own.keys() != saved.keys():
             raise CheckpointError(
-                "the checkpoint has another kind of reference; resume with the run's own configuration"
+                "the checkpoint has a different kind of reference; resume with the run's own configuration"
             )
         for name, tensor in own.items():
             tensor.copy_(saved[name])
@@ -159,7 +159,7 @@ class CopyReference(_ReferenceBase):
 
     @torch.no_grad()
     def distribution(self, batch: Batch) -> tuple[Tensor, Head]:
-        """Run the copy and return hidden states and head; its output layer stays gathered until ``settle``."""
+        """Run the copy and return its hidden states and head; its output layer stays gathered until ``settle``."""
         hidden_ND = self._copy.one_pass(self._copy.hidden, batch.to(self._copy.device))
         return hidden_ND, lambda hidden: self._copy.head(hidden).to(self.policy.device)
 

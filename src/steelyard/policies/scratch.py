@@ -46,21 +46,23 @@ class Architecture:
 def closed_vocabulary_tokenizer(
     words: Sequence[str], *, spaced: bool = True, masks: bool = False
 ) -> PreTrainedTokenizerFast:
-    """Build a tokenizer of words separated by white space, or of single characters if ``spaced`` is false. ``masks``
+    """Build a tokenizer for words separated by whitespace, or for single characters if ``spaced`` is false. ``masks``
     adds a mask token. Encoding text outside the vocabulary raises an error.
     """
     special = (*SPECIAL_TOKENS, MASK) if masks else SPECIAL_TOKENS
     tokens = [*special, *(word for word in words if word not in special)]
     if len(set(tokens)) != len(tokens):
-        raise PolicyError("model.scratch.vocabulary has duplicates; list every token once")
+        raise PolicyError("model.scratch.vocabulary contains duplicates; list each token once")
     own = tokens[len(special) :]
     bad = [token for token in own if not token or any(character.isspace() for character in token)]
     if spaced and bad:
         raise PolicyError(
-            f"model.scratch.vocabulary has empty tokens or tokens with white space: {bad[:5]}; remove them"
+            f"model.scratch.vocabulary contains empty tokens or tokens with whitespace: {bad[:5]}; remove them"
         )
     if not spaced and (long := [token for token in own if len(token) != 1]):
-        raise PolicyError(f"model.scratch.vocabulary without spaces must have single characters; remove {long[:5]}")
+        raise PolicyError(
+            f"model.scratch.vocabulary without spaces must contain only single characters; remove {long[:5]}"
+        )
     core = Tokenizer(models.WordLevel({token: index for index, token in enumerate(tokens)}))
     if spaced:
         core.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
@@ -73,7 +75,7 @@ def closed_vocabulary_tokenizer(
 
 
 def scratch_model(architecture: Architecture, tokenizer: Any, seed: int) -> Any:
-    """Build a Llama with weights initialised from ``seed``, without changing torch's global generator."""
+    """Build a Llama model with weights initialised from ``seed``, without changing torch's global generator."""
     config = LlamaConfig(
         vocab_size=len(tokenizer),
         hidden_size=architecture.width,
@@ -101,11 +103,11 @@ def rotary_base(architecture: Architecture) -> float:
 
 
 def scratch_masked_model(architecture: Architecture, tokenizer: Any, seed: int) -> Any:
-    """Build a ModernBERT with weights initialised from ``seed``, like :func:`scratch_model`.
+    """Build a ModernBERT model with weights initialised from ``seed``, like :func:`scratch_model`.
 
-    The defaults of ModernBERT suit thousands of subwords. With them a small model over a few hundred characters is slow
-    to learn more than letter frequencies. The rotary base therefore follows the longest text, and weights start with a
-    standard deviation of width^-1/2.
+    ModernBERT's defaults suit vocabularies of thousands of subwords. With them, a small model over a few hundred
+    characters is slow to learn anything beyond letter frequencies. The rotary base therefore follows the longest text,
+    and weights start with a standard deviation of width^-1/2.
     """
     config = ModernBertConfig(
         vocab_size=len(tokenizer),

@@ -1,9 +1,9 @@
 """Policies whose weights are sharded across ranks (FSDP2) or replicated on all of them (DDP).
 
-A policy calls its body and head separately, and the head once per chunk, again in the backward pass. :class:`OnePass`
-makes all of that *one* forward pass of one module for FSDP and DDP. The weights outside the layers (embedding, last
-norm, output layer, tied or not) stay gathered from the start of the pass until the end of its backward; those of a
-layer only while it runs.
+A policy calls its body and head separately, and calls the head once per chunk and again in the backward pass.
+:class:`OnePass` makes all of that *one* forward pass of one module for FSDP and DDP. The weights outside the layers
+(embedding, last norm, output layer, tied or not) stay gathered from the start of the pass until the end of its backward
+pass; those of a layer stay gathered only while it runs.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def shard(policy: Policy, mesh: DeviceMesh, *, offload: bool = False) -> None:
     """Shard every weight by its first dimension across the ranks of the mesh (FSDP2).
 
     Gathering and computation use the weights' own dtype or the policy's autocast, exactly as in one process; gradients
-    are reduced in at least float32. With ``offload`` a rank's share of weights, gradients and optimiser state stays in
+    are reduced in at least float32. With ``offload``, a rank's share of weights, gradients and optimiser state stays in
     CPU memory.
     """
     if any(not parameter.is_floating_point() for parameter in policy.model.parameters()):
@@ -80,7 +80,7 @@ def portions(policy: Policy, which: WeightSelection, *, wanted: bool = True) -> 
     ``wanted=False`` get empty portions.
 
     ``merged`` yields the weights with the adapter merged, under the names of the model without an adapter; ``all``
-    yields every weight under its name in ``policy.model``; ``trained`` yields the trained ones of those. Tied weights
+    yields every weight under its name in ``policy.model``; ``trained`` yields only the trained ones. Tied weights
     are yielded once.
     """
     policy.release_gathered_weights()

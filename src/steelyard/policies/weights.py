@@ -21,7 +21,7 @@ def load_into(model: nn.Module, folder: Path) -> None:
     """Load a saved model or adapter folder into a model of the same shape, bit for bit."""
     files = sorted(folder.glob("*.safetensors"))
     if not files:
-        raise CheckpointError(f"{folder} has no .safetensors file; give the folder of a saved model or adapter")
+        raise CheckpointError(f"{folder} has no .safetensors file; pass the folder of a saved model or adapter")
     saved: dict[str, Tensor] = {}
     for file in files:
         saved.update(load_file(file))
@@ -33,8 +33,8 @@ def load_into(model: nn.Module, folder: Path) -> None:
         wrong = list(result.unexpected_keys) + untied(model, result.missing_keys, saved)
     if wrong:
         raise CheckpointError(
-            f"{folder} does not fit the model: {len(wrong)} missing or unexpected weights, such as "
-            f"{', '.join(wrong[:5])}; use the model that the run was started with"
+            f"{folder} does not match the model: {len(wrong)} missing or unexpected weights, such as "
+            f"{', '.join(wrong[:5])}; use the model the run was started with"
         )
 
 
@@ -43,13 +43,12 @@ def _load(model: nn.Module, saved: dict[str, Tensor], folder: Path) -> Any:
         return model.load_state_dict(saved, strict=False)
     except RuntimeError as error:  # shapes differ
         raise CheckpointError(
-            f"{folder} does not fit the model: {shortened(str(error), 300)}; use the model that the run was "
-            "started with"
+            f"{folder} does not match the model: {shortened(str(error), 300)}; use the model the run was started with"
         ) from error
 
 
 def untied(model: nn.Module, missing: Iterable[str], saved: dict[str, Tensor]) -> list[str]:
-    """Return the missing names that do not share storage with a loaded weight (tied heads are saved once)."""
+    """Return the missing names whose weights do not share storage with a loaded weight (tied heads are saved once)."""
     state = model.state_dict()
     loaded = {state[name].data_ptr() for name in saved if name in state}
     return [name for name in missing if state[name].data_ptr() not in loaded]

@@ -1,1 +1,1 @@
-"""Pretrained models without a model hub: small models from PyPI, and GGUF files."""
+"""Pretrained models without a model hub: small models from PyPI and GGUF files."""

@@ -1,4 +1,4 @@
-"""The models of ``steelyard fetch``, and how their names resolve as ``model.path``."""
+"""The models available from ``steelyard fetch``, and how ``model.path`` resolves their names."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from steelyard.errors import PolicyError
 
 @dataclass(frozen=True, slots=True)
 class PretrainedModel:
-    """A model in a PyPI package that contains one GGUF file."""
+    """A model distributed as a PyPI package that contains one GGUF file."""
 
     name: str
     about: str
@@ -29,7 +29,7 @@ class PretrainedModel:
 
     @property
     def folder(self) -> Path:
-        """Its folder in the user's cache, or the one set in the environment (``STEELYARD_SMOLLM2``)."""
+        """The model's folder in the user's cache, or the one set in the environment (``STEELYARD_SMOLLM2``)."""
         own = os.environ.get(f"STEELYARD_{self.name.upper()}")
         return Path(own) if own else Path.home() / ".cache" / "steelyard" / self.folder_name
 

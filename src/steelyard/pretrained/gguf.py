@@ -1,4 +1,4 @@
-"""Opens models from GGUF files with dequantised weights."""
+"""Loads models from GGUF files with dequantised weights."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ def is_gguf(path: str) -> bool:
 
 
 def open_gguf(path: str, auto: Any, dtype: Any) -> tuple[Any, Any]:
-    """Open a file with an ``AutoModel`` class of transformers; return tokenizer and model. The weights are dequantised
-    to ``dtype`` and moved into a new model, because transformers marks a model opened from GGUF as quantised, and then
-    it can be neither fully trained nor saved.
+    """Load a file with a transformers ``AutoModel`` class; return the tokenizer and the model. The weights are
+    dequantised to ``dtype`` and moved into a new model, because transformers marks models loaded from GGUF as
+    quantised, and quantised models can be neither fully trained nor saved.
     """
     from transformers import AutoTokenizer, GenerationConfig
 
@@ -47,7 +47,7 @@ def open_gguf(path: str, auto: Any, dtype: Any) -> tuple[Any, Any]:
 
 @contextmanager
 def _bar_on_terminals_only() -> Iterator[None]:
-    """Hide the progress bar of transformers in logs, where it is shown by default."""
+    """Hide the transformers progress bar in logs, where it is shown by default."""
     reader: Any = import_module("transformers.modeling_gguf_pytorch_utils")
     bar = reader.tqdm
     reader.tqdm = partial(bar, disable=None)

@@ -26,7 +26,7 @@ class NextTurn:
 
 @dataclass(frozen=True, slots=True)
 class SampleRequest:
-    """A request for ``count`` samples of a task; step, slot and attempt are part of the random key."""
+    """A request for ``count`` samples for a task; step, slot and attempt are part of the random key."""
 
     task: Task
     step: int
@@ -105,7 +105,7 @@ class EpisodeSampler(Sampler, Protocol):
 
 @runtime_checkable
 class Closeable(Protocol):
-    """An object that holds processes or memory, such as a sampler with its own copy of the model."""
+    """An object that holds processes or memory, such as a sampler with its own copy of the model weights."""
 
     def close(self) -> None:
         """Release them. Calling it twice is safe."""

@@ -15,9 +15,9 @@ class Columns:
     """The columns that the next forward pass writes, shared by all layers."""
 
     filled: int
-    """Number of columns that are in use in at least one row."""
+    """Number of columns in use in at least one row."""
     end: int
-    """The same number after the pass."""
+    """The number of columns in use after the pass."""
     dtype: torch.dtype
     place_BT: Tensor | None = None
     """Column of each token in each row; None: all rows write columns ``filled`` to ``end``."""
@@ -56,7 +56,7 @@ class PreallocatedLayer(DynamicLayer):
             self._values[rows, :, start:end] = value_states
         else:
             for storage in (self._keys, self._values):
-                storage[:, :, start:end] = 0  # unwritten cells are masked, but 0 times NaN is NaN
+                storage[:, :, start:end] = 0  # unwritten entries are masked, but 0 * NaN is NaN
             row_B1 = torch.arange(len(place_BT), device=place_BT.device)[:, None]
             self._keys[rows][row_B1, :, place_BT] = key_states.transpose(1, 2)
             self._values[rows][row_B1, :, place_BT] = value_states.transpose(1, 2)

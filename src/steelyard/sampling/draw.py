@@ -1,7 +1,7 @@
 """Draws one token per row: constraint, temperature, top-k, top-p and min-p in that order, then inverse-CDF sampling.
 
-One uniform and a search cost a third of ``torch.multinomial``, which draws an exponential for every vocabulary entry.
-Exact resume also needs the uniform to be a function of (sample, position).
+One uniform number and a search cost a third as much as ``torch.multinomial``, which draws an exponential for every
+vocabulary entry. Exact resumption also requires the uniform to be a function of (sample, position).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Draw:
     token_B: Tensor
     logp_B: Tensor
     kept_BK: Tensor | None = None
-    """Tokens kept by a cut, most likely first; the support of row b is ``kept_BK[b, :count_B[b]]``. None: no cut."""
+    """Tokens kept by a cut (if any), most likely first; the support of row b is ``kept_BK[b, :count_B[b]]``."""
     count_B: Tensor | None = None
 
     def kept(self) -> list[np.ndarray | None]:

@@ -1,8 +1,8 @@
-"""Fills the holes of texts with a masked model, in one or several steps.
+"""Fills the holes in texts with a masked model, in one or more steps.
 
-With T steps the holes are divided into T parts, in an order that does not depend on the weights. Each part is drawn
-from one forward pass over the text as filled so far. Equal inputs, such as the first inputs of a group, are run once.
-Draws and order use uniforms keyed by (seed, step, slot, attempt, sample, position in the text).
+With T steps, the holes are divided into T parts, in an order that does not depend on the weights. Each part is drawn
+from one forward pass over the text as filled so far. Identical inputs, such as the first inputs of a group, are run
+once. The draws and the order use uniforms keyed by (seed, step, slot, attempt, sample, position in the text).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from steelyard.types import Decisions, Sample, SampleKey
 
 Order = Literal["random", "left_to_right"]
 ORDER = 1
-"""Part of the random key of the order, so that it differs from the key of the draws."""
+"""Part of the random key for the order, so that it differs from the key for the draws."""
 
 
 @dataclass(slots=True, eq=False)
@@ -44,7 +44,7 @@ class _PartialFill:
     parts: list[np.ndarray]
     """Positions to fill in each step."""
     word: np.uint64
-    """Random key of the draws."""
+    """Random key for the draws."""
     trail: SupportTableWriter
     trace: list[np.ndarray] = field(default_factory=list[np.ndarray])
     place: list[int] = field(default_factory=list[int])
@@ -53,7 +53,7 @@ class _PartialFill:
     support: list[int] = field(default_factory=list[int])
 
     def take(self, place: int, token: int, logp: float, kept: np.ndarray | None, forward: int) -> None:
-        """Fill a hole; ``kept`` are the tokens left by a cut. The only possible token is not a decision."""
+        """Fill a hole; ``kept`` contains the tokens left by a cut. A forced token involves no decision."""
         bits = self.allowed if kept is None else pack(kept, self.trail.vocabulary)
         if (self.choices if kept is None else len(kept)) > 1:
             self.place.append(place)
@@ -77,8 +77,8 @@ class FillSampler:
     ) -> None:
         if order not in ("random", "left_to_right"):
             raise PolicyError(
-                f"sampling.fill_order = {order!r} is not supported: an order chosen by the model would be a decision "
-                f"without a log-prob; use random or left_to_right"
+                f"sampling.fill_order = {order!r} is not supported: an order chosen by the model would add decisions "
+                f"without log-probs; use random or left_to_right"
             )
         self.policy, self.seed, self.steps, self.order, self.max_rows = policy, seed, steps, order, max_rows
         self.offsets = TextOffsets(policy.tokenizer, policy.decode)
@@ -103,7 +103,7 @@ class FillSampler:
         hole_N = np.flatnonzero(ids == policy.mask_id)
         allowed = policy.allowed(task)
         if not (choices := len(members(allowed))):
-            raise PolicyError(f"task {task.id} forbids every token; forbid fewer texts")
+            raise PolicyError(f"task {task.id} forbids every token; forbid fewer strings")
         key = SampleKey(request.step, request.slot, request.attempt, index)
         if self.order == "random":
             hole_N = hole_N[np.argsort(uniform(stream(self.seed, *key, ORDER), hole_N), kind="stable")]

@@ -31,12 +31,12 @@ from steelyard.sampling.randomness import stream, uniform
 from steelyard.types import Sample, SampleKey
 
 COMPACT_BELOW = 0.875
-"""Finished rows are removed once at most this share of the rows is unfinished."""
+"""Finished rows are removed once the share of unfinished rows is at most this value."""
 
 ALIGNED_MEAN_LIMIT = 1.5
 ALIGNED_RUN_LIMIT = 8
-"""Aligned rows stay aligned, with single steps, while at most ``ALIGNED_MEAN_LIMIT`` tokens are pending per row on
-average and fewer than ``ALIGNED_RUN_LIMIT`` in any row. Rows that are not aligned need individual masks, which slow
+"""Aligned rows are kept aligned by single steps while at most ``ALIGNED_MEAN_LIMIT`` tokens are pending per row on
+average and every row has fewer than ``ALIGNED_RUN_LIMIT``. Rows that are not aligned need individual masks, which slow
 down every later step.
 """
 
@@ -54,7 +54,7 @@ OTHER_ENGINE = "use sampling.engine = 'vllm' (extra vllm) if it supports the mod
 
 
 def require_sampleable(policy: CausalPolicy) -> None:
-    """Reject architectures whose cache or positions are not supported: samples would be wrong or fail midway."""
+    """Reject architectures with an unsupported cache or positions: sampling would be wrong or fail midway."""
     config = policy.model.config
     spread = all(hasattr(layer, "batch_select_indices") for layer in DynamicCache(config=config).layers)
     if not spread or getattr(policy.base, "_is_stateful", False):

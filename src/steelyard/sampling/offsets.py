@@ -2,7 +2,7 @@
 
 A token starts where the decoded text of all earlier tokens ends. Decoding every prefix would take quadratic time.
 Almost every token adds the same number of characters after any other token, so that number is cached. A token that
-contains part of a character, or that depends on its neighbours, is decoded together with the few tokens before it.
+contains part of a character or depends on its neighbours is decoded together with the few tokens before it.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import numpy as np
 from steelyard.types import IntArray
 
 CONTEXT = 8
-"""Number of preceding tokens to decode with a token. A UTF-8 character has at most 4 bytes, hence 4 tokens."""
+"""Number of preceding tokens to decode with a token. A UTF-8 character spans at most 4 bytes and so 4 tokens."""
 INCOMPLETE = "\N{REPLACEMENT CHARACTER}"
 """Appears in decoded text for bytes that are not (yet) a complete character."""
 
 
 class TextOffsets:
-    """Decodes completions of one tokenizer and caches token lengths between samples."""
+    """Decodes completions with one tokenizer and caches token lengths across samples."""
 
     def __init__(self, tokenizer: Any, decode: Callable[[Sequence[int]], str]) -> None:
         self._decode = decode
@@ -29,14 +29,14 @@ class TextOffsets:
         self._bytes = frozenset(id_of[name] for byte in range(256) if (name := f"<0x{byte:02X}>") in id_of)
         """Byte tokens (sentencepiece). A run of them is decoded as text only if the complete run is valid."""
         self._added: dict[int, int | None] = {}
-        """Characters that a token adds after another token; None: it depends on its neighbours."""
+        """Number of characters that a token adds after another token, or None if that depends on its neighbours."""
         self._neighbour: int | None = None
 
     def read(self, ids: Sequence[int]) -> tuple[str, IntArray]:
         """Return the text of a completion and the offset at which each token starts."""
         text, context = self._decode(ids), CONTEXT
         added = self._added_characters(ids)
-        while sum(added) != len(text):  # the tokenizer needs more context, at most the complete text
+        while sum(added) != len(text):  # the tokenizer needs more context, up to the whole text
             added = [self._added_in_context(ids, place, context) for place in range(len(ids))]
             context *= 2
         return text, np.cumsum([0, *added])[:-1].astype(np.int32)

@@ -56,12 +56,12 @@ class PartialSample:
 
     @property
     def allowed(self) -> Bits | None:
-        """Tokens that the constraint allows next; None: all tokens."""
+        """Tokens that the constraint allows next, or None if all tokens are allowed."""
         return self._allowed
 
     def take(self, token: int, logp: float, kept: np.ndarray | None) -> None:
-        """Add a sampled token; ``kept`` are the tokens left by a cut, None if there was no cut."""
-        if kept is None or len(kept) > 1:  # the only possible token is not a decision
+        """Add a sampled token; ``kept`` contains the tokens left by a cut, or None if there was no cut."""
+        if kept is None or len(kept) > 1:  # a forced token involves no decision
             self._place.append(len(self.tokens))
             self._logp.append(logp)
             if self._restricted and self._stored:
@@ -71,7 +71,7 @@ class PartialSample:
         self._add_forced()
 
     def set_log_probs(self, logp_T: Sequence[float]) -> None:
-        """Set the log-probs of sampled tokens from those of all tokens, if they are only known at the end."""
+        """Set the log-probs of sampled tokens from those of all tokens, for engines that report them at the end."""
         self._logp = [logp_T[place] for place in self._place]
 
     def finish(self, offsets: TextOffsets, version: int) -> Sample:
@@ -104,7 +104,7 @@ class PartialSample:
             self.finished = "length"
 
     def _add_forced(self) -> None:
-        """Add forced tokens and find the tokens that are allowed after them."""
+        """Add forced tokens and find the tokens allowed after them."""
         if self._walk is None:
             return
         while self.finished is None and (run := self._walk.forced(self.left)):
@@ -112,5 +112,5 @@ class PartialSample:
                 self._write(token)
         if self.finished is None:
             self._allowed = self._walk.allowed(self.left)
-            if not self._allowed.any():  # dead end: no token of the vocabulary can continue
+            if not self._allowed.any():  # dead end: no token can continue the sample
                 self.finished = "length"

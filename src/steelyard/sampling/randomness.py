@@ -1,4 +1,4 @@
-"""Keyed random numbers: one uniform for each (seed, step, slot, attempt, sample, position).
+"""Keyed random numbers: one uniform number for each (seed, step, slot, attempt, sample, position).
 
 No number depends on how many were drawn before, so a resumed run draws the same numbers as an uninterrupted one. Each
 field of the key is mixed in with the finaliser of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014), a bijection of

@@ -20,8 +20,8 @@ class SnapshotSampler(LocalSampler):
 
     @torch.no_grad()
     def publish(self, version: int) -> None:
-        """Copy the trained weights. Call it while neither side is running. Frozen weights do not change, and the policy
-        may have gained weights that the copy lacks, such as a reference adapter.
+        """Copy the trained weights. Call this while neither side is running. Frozen weights do not change, and the
+        policy may have gained weights that the copy lacks, such as a reference adapter.
         """
         own = dict(self.policy.model.named_parameters())
         for name, new in self.trained_policy.trainable():

@@ -8,7 +8,7 @@ from pathlib import Path
 from steelyard.errors import ConfigError
 
 FILES = {"verifier.py": "verifier.py.txt", "steelyard.toml": "steelyard.toml", "tasks.jsonl": "tasks.jsonl"}
-"""File name in the user's folder -> file name in the package, where the verifier must not be a module."""
+"""Maps file names in the user's folder to file names in the package, where the verifier must not be importable."""
 
 
 def write_template(folder: str | Path) -> list[Path]:

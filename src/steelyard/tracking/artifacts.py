@@ -1,4 +1,4 @@
-"""Writes selected samples to files: ``samples-00000010.md`` to read, ``.jsonl`` for programs, ``.svg`` if drawable."""
+"""Writes selected samples: ``samples-00000010.md`` for people, ``.jsonl`` for programs, ``.svg`` if drawable."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ class ArtifactTracker:
     def close(self) -> None: ...
 
     def _draw(self, step: int, shown: Sequence[ShownSample], path: Path) -> bool:
-        """Draw the samples and return whether it worked; a failure must not stop the run."""
+        """Draw the samples and return whether that succeeded; a failure must not stop the run."""
         if self.picture is None or not shown:
             return False
         try:
             write_atomically(path, self.picture(shown))
         except Exception as error:  # noqa: BLE001 - on any error, the samples are still written as text
-            log.warning("the samples of step %d could not be drawn: %s: %s", step, type(error).__name__, error)
+            log.warning("the samples of step %d could not be rendered: %s: %s", step, type(error).__name__, error)
             return False
         return True
 
@@ -99,7 +99,7 @@ def _line(step: int, sample: ShownSample) -> str:
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file atomically; a kill in between leaves the old file."""
+    """Write a file atomically; if the process is killed midway, the old file remains."""
     temporary = path.with_name(f".{path.name}.writing")
     temporary.write_bytes(content)
     temporary.replace(path)

@@ -22,7 +22,7 @@ Advance = Callable[..., None]
 def progress_bar(what: str, total: int, *, clock: Callable[[], float] = time.monotonic) -> Iterator[Advance]:
     """Show a progress bar on stderr while the block runs, and yield the function that advances it.
 
-    Without a terminal, it prints a line at the start, and more lines if the work takes long.
+    Without a terminal, it prints a line at the start, and more lines if the work takes a long time.
     """
     console = Screen(stderr=True, highlight=False)
     if not console.is_terminal:
@@ -59,7 +59,7 @@ def _counting_in_lines(console: Screen, what: str, total: int, clock: Callable[[
 def stages(
     first: str, *, shown: bool = True, clock: Callable[[], float] = time.monotonic
 ) -> Iterator[Callable[[str], None]]:
-    """Name the current stage on stderr if it takes long, and yield the function that starts the next stage.
+    """Print the current stage to stderr if it takes a long time, and yield the function that starts the next stage.
 
     It prints lines instead of a spinner, because downloads draw their own bars.
     """

@@ -31,7 +31,7 @@ class Histogram:
 
     @staticmethod
     def of(values: Sequence[float], *, bins: int = 20) -> Histogram:
-        """Count the finite values in equal bins over their range.
+        """Count the finite values in equal-width bins over their range.
 
         There are fewer bins if floats cannot resolve them all, and one empty bin if there are no values.
         """
@@ -76,7 +76,7 @@ class SupportsProgress(Protocol):
     """A tracker that also shows the progress within a step."""
 
     def progress(self, activity: Activity) -> None:
-        """Show an activity. It is called up to once per sample and verdict, so it must be cheap."""
+        """Show an activity. It is called at most once per sample and verdict, so it must be cheap."""
         ...
 
 

@@ -55,7 +55,7 @@ def _verdict(verdict: Verdict) -> Text:
 
 
 def clip(text: str, width: int, *, head: int, tail: int) -> list[str]:
-    """Fold a text to ``width`` and keep its first and last lines, with the number of omitted lines between them."""
+    """Wrap text to ``width`` and keep its first and last lines, with the number of omitted lines between them."""
     lines = [part for line in printable(text).strip("\n").split("\n") for part in chop_cells(line, width) or [""]]
     if lines == [""]:
         return []

@@ -32,7 +32,7 @@ class MetricPanel:
 
     title: str
     metrics: tuple[str, ...]
-    """Alternatives; the first one that a run has is drawn."""
+    """Alternative metrics; the first one that a run has logged is drawn."""
     axis: Axis
     spread: str = ""
     """Metric for half the height of a band around the curve."""
@@ -59,7 +59,7 @@ def run_chart(runs: Mapping[str, Rows]) -> Scene:
     panels = [drawn for panel in PANELS if (drawn := _panel(panel, axis, logged)) is not None]
     if not panels:
         metrics = ", ".join(name for panel in PANELS for name in panel.metrics)
-        raise DataError(f"{', '.join(runs)}: nothing to draw; none of these metrics was logged: {metrics}")
+        raise DataError(f"{', '.join(runs)}: nothing to plot; none of these metrics was logged: {metrics}")
     name = next(iter(runs)) if len(runs) == 1 else f"{len(runs)} runs"
     long = max(map(len, logged.values())) > MAX_POINTS
     averaged = f"; long curves are averaged to {MAX_POINTS} points" if long else ""
@@ -105,7 +105,7 @@ def _value(row: Mapping[str, Any], metric: str) -> float | None:
 
 
 def _averaged(points: Sequence[tuple[float, float, float]]) -> list[tuple[float, float, float]]:
-    """Return the points, averaged over neighbours if there are too many; means ignore values that are not finite."""
+    """Return the points, averaged over neighbours if there are too many; means ignore non-finite values."""
     size = math.ceil(len(points) / MAX_POINTS)
     if size == 1:
         return list(points)

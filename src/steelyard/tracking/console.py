@@ -77,7 +77,7 @@ class ConsoleTracker:
         self.console.print(SampleCards(step, shown))
 
     def progress(self, activity: Activity) -> None:
-        """Show an activity at the next refresh of the panel; a log mentions it only if it takes long."""
+        """Show an activity at the next refresh of the panel; a log mentions it only if it takes a long time."""
         changed = self._progress.set_activity(activity)
         self._start()
         if changed and self._live is None:

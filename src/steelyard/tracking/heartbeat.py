@@ -1,4 +1,4 @@
-"""Reports that long work is still running, at increasing intervals."""
+"""Reports at increasing intervals that long-running work is still in progress."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MAX_SECONDS = 600.0
 
 
 class Heartbeat:
-    """Calls ``report`` with the seconds since ``restart``: after ``first`` seconds, then each time they have doubled.
+    """Calls ``report`` with the seconds since ``restart``: after ``first`` seconds, then each time that number doubles.
 
     The interval never exceeds ``MAX_SECONDS``. A thread checks the clock, so the work itself need not report anything.
     """
@@ -40,7 +40,7 @@ class Heartbeat:
             self._thread.start()
 
     def check(self) -> None:
-        """Report if it is time to."""
+        """Report if a report is due."""
         elapsed = self._clock() - self._began
         if elapsed >= self._due:
             self._due = elapsed + min(elapsed, MAX_SECONDS)
@@ -49,7 +49,7 @@ class Heartbeat:
     def stop(self) -> None:
         self._stopped.set()
         if self._thread is not None:
-            self._thread.join(self._poll_seconds)  # a timeout, because the reader of a pipe may be stuck
+            self._thread.join(self._poll_seconds)  # with a timeout: a write to a stalled pipe may block
             self._thread = None
 
     def _run(self) -> None:

@@ -90,7 +90,7 @@ def _row(line: str) -> dict[str, Any] | None:
 
 def _plain(metric: Metric) -> Any:
     if isinstance(metric, Histogram):
-        return {"counts": list(metric.has_reward), "edges": list(metric.edges)}
+        return {"counts": list(metric.counts), "edges": list(metric.edges)}
     if isinstance(metric, int):
         return int(metric)
     value = float(metric)

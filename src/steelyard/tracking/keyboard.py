@@ -16,7 +16,7 @@ except ImportError:  # Windows
 def hide_control_keys(output: IO[str]) -> Callable[[], None]:
     """Stop the terminal from echoing control keys, and return the function that restores it.
 
-    Does nothing unless output and keyboard are a terminal and this process is in its foreground; the system would stop
+    Does nothing unless input and output are a terminal and this process is in its foreground; the system would stop
     a background process that changes the terminal.
     """
     if termios is None or not _is_ours(output):

@@ -1,4 +1,4 @@
-"""Renders the live training panel with rich. docs/metrics.md explains its words."""
+"""Renders the live training panel with rich. docs/metrics.md explains its terms."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from steelyard.tracking.progress import HISTORY, Progress
 
 _LABEL_WIDTH = 10
 _CLOCK_WIDTH = 16
-"""Room for the elapsed and remaining time of a phase, so that the bar before it rarely changes its length."""
+"""Room for the elapsed and remaining time of a phase, so that the bar before it rarely changes length."""
 _PHASES = (("sample", "cyan"), ("verify", "yellow"), ("score", "magenta"), ("update", "green"))
 _Format = Callable[[float], str]
 _Figure = tuple[str, str, _Format]
@@ -145,7 +145,7 @@ def _parts(progress: Progress) -> list[Text]:
 
 def _evaluation(progress: Progress) -> list[Text]:
     """Show the last evaluation; if it is from an earlier step, the first figure names that step."""
-    passed = [name for name in progress.with_prefix("eval/pass@") if name != "eval/pass@1"]  # equal to the success
+    passed = [name for name in progress.with_prefix("eval/pass@") if name != "eval/pass@1"]  # same as success
     facts = [*_EVALUATION, *((name.removeprefix("eval/"), name, percent) for name in passed)]
     if progress.get("eval/unscored"):
         facts.append(("unscored", "eval/unscored", percent))
@@ -174,7 +174,7 @@ def _verdicts(progress: Progress) -> list[Text]:
 
 
 def _failures(progress: Progress) -> list[Text]:
-    """Show the failures of the verifier since the start by cause, the most frequent first."""
+    """Show the verifier's failures so far by cause, most frequent first."""
     found = progress.failures.most_common()
     return [Text(f"{count(number)} × {one_line(cause)}", style="red") for cause, number in found]
 
@@ -186,7 +186,7 @@ def _groups(progress: Progress) -> list[Text]:
 
 
 def _split(progress: Progress, room: int) -> Text:
-    """Show the shares of the phases in the time of the last step."""
+    """Show each phase's share of the time of the last step."""
     seconds = [progress.get(f"time/{name}") or 0.0 for name, _ in _PHASES]
     total = sum(seconds)
     if total <= 0:
@@ -203,7 +203,7 @@ def _split(progress: Progress, room: int) -> Text:
 
 
 def _figures(progress: Progress, named: Iterable[_Figure]) -> list[Text]:
-    """Format the logged metrics among these as ``label value``."""
+    """Format those of the metrics that were logged as ``label value``."""
     found = [(label, form(value)) for label, name, form in named if (value := progress.get(name)) is not None]
     return [Text.assemble((f"{label} ", "dim"), value) for label, value in found]
 

@@ -45,7 +45,7 @@ def select_samples(groups: Iterable[Group]) -> list[ShownSample]:
 
 
 def prompt_text(prompt: Prompt) -> str:
-    """Format a prompt as text, chat messages as one ``role: content`` per line."""
+    """Format a prompt as text, with one ``role: content`` line per chat message."""
     if isinstance(prompt, str):
         return prompt
     return "\n".join(f"{message.get('role', '?')}: {message.get('content', '')}" for message in prompt)

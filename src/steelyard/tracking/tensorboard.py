@@ -1,4 +1,4 @@
-"""TensorBoard (extra ``tensorboard``): scalars, histograms and selected samples as event files."""
+"""TensorBoard (requires the ``tensorboard`` extra): scalars, histograms and selected samples as event files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from steelyard.tracking.shown import ShownSample
 
 
 class TensorBoardTracker:
-    """Writes event files and flushes them after every call, so that a kill loses no events of a saved step."""
+    """Writes event files and flushes them after every call, so that killing the run loses no events of a saved step."""
 
     def __init__(self, folder: Path) -> None:
         try:
@@ -58,7 +58,7 @@ class TensorBoardTracker:
 
 def _add_histogram(writer: Any, name: str, histogram: Histogram, step: int) -> None:
     """Add the bin counts; the sums that TensorBoard needs are computed from the centres of the bins."""
-    edges, counts = histogram.edges, histogram.has_reward
+    edges, counts = histogram.edges, histogram.counts
     middles = [low / 2 + high / 2 for low, high in pairwise(edges)]
     writer.add_histogram_raw(
         name,

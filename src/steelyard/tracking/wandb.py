@@ -1,8 +1,8 @@
-"""Weights & Biases (extra ``wandb``), online or offline; a resumed run continues under the same id.
+"""Weights & Biases (requires the ``wandb`` extra), online or offline; a resumed run continues under the same id.
 
-The run folder keeps the run's id. Metrics are plotted over a custom ``step`` metric, because the service's own counter
-cannot go back: steps that a resumed run logs again get the same x coordinate. The service keeps both points; after an
-exact resume they are equal, except for ``time/*``.
+The run's id is stored in the run folder. Metrics are plotted over a custom ``step`` metric, because the service's own
+counter cannot go back: steps that a resumed run logs again get the same x coordinate. The service keeps both points;
+after an exact resume they are equal, except for ``time/*``.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class WandbTracker:
             dir=str(folder),
             mode=mode,
             config=dict(config or {}),
-            allow_val_change=True,  # a run may be resumed for longer
+            allow_val_change=True,  # a resumed run may have more steps
             resume="allow",
             settings=wandb.Settings(silent=True, console="off"),
         )
@@ -78,7 +78,7 @@ class WandbTracker:
 
     def _value(self, metric: Metric) -> Any:
         if isinstance(metric, Histogram):
-            return self._wandb.Histogram(np_histogram=(np.array(metric.has_reward), np.array(metric.edges)))
+            return self._wandb.Histogram(np_histogram=(np.array(metric.counts), np.array(metric.edges)))
         return metric
 
 

@@ -5,9 +5,9 @@ For every chunk of a weight :math:`\theta` with gradient :math:`g`, in float32:
 .. math:: m' = \beta_1 m + (1 - \beta_1) g, \quad v' = \beta_2 v + (1 - \beta_2) g^2, \quad
           \theta' = (1 - \eta \lambda) \theta - \eta \frac{m' / (1 - \beta_1^t)}{\sqrt{v' / (1 - \beta_2^t)} + \epsilon}
 
-The tensors stored in bfloat16 (:math:`\theta`, and :math:`m` and :math:`v` unless they have 8 bits) are rounded
-stochastically, see :mod:`steelyard.training.rounding`. With bfloat16 arithmetic :math:`v` would not even decay: at
-:math:`\beta_2 = 0.999`, its change is below half of its last bit. With master weights, :math:`\theta`, :math:`m` and
+The tensors stored in bfloat16 (:math:`\theta`, and :math:`m` and :math:`v` unless they are stored in 8 bits) are
+rounded stochastically; see :mod:`steelyard.training.rounding`. With bfloat16 arithmetic :math:`v` would not even decay:
+at :math:`\beta_2 = 0.999`, its change is below half of its last bit. With master weights, :math:`\theta`, :math:`m` and
 :math:`v` are stored in float32 next to the bfloat16 weight, which is :math:`\theta` rounded to nearest.
 """
 
@@ -38,7 +38,7 @@ class ChunkRule(Protocol):
     def fresh(self, weight: Tensor, moments: torch.dtype) -> States:
         """Return the initial optimiser states of a weight, sharded like the weight.
 
-        ``moments`` is the dtype of the states that allow a choice.
+        ``moments`` is the dtype of the states whose dtype can be chosen.
         """
         ...
 
@@ -135,7 +135,7 @@ class ChunkedAdamW(torch.optim.Optimizer):
                     parts[name].copy_(row)
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Load a state dict like torch, but keep the dtypes of the states instead of casting them to the weight's."""
+        """Load a state dict as torch does, but keep the dtypes of the states instead of casting them."""
         super().load_state_dict({"state": {}, "param_groups": state_dict["param_groups"]})
         weights = [weight for options in self.param_groups for weight in options["params"]]
         for number, saved in state_dict["state"].items():
@@ -160,7 +160,7 @@ def _require_same(own: Mapping[str, Tensor], saved: Mapping[str, Any]) -> None:
 
 
 def _spans(start: int, count: int, chunk: int) -> Iterator[tuple[int, int]]:
-    """Divide a shard that starts at element ``start`` at the chunk boundaries of the full weight."""
+    """Split a shard, which starts at element ``start``, at the chunk boundaries of the full weight."""
     at = 0
     while at < count:
         end = min(count, at + chunk - (start + at) % chunk)

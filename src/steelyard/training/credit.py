@@ -22,7 +22,7 @@ from steelyard.types import Group, Sample, Turn, Verdict
 
 Array = NDArray[np.floating]
 NO_ADVANTAGE = 1e-9
-"""Advantages up to this magnitude are rounding errors and change no weight."""
+"""Advantages up to this magnitude are rounding errors and do not change any weights."""
 Kept = tuple[int, Sample, Verdict]
 """The number of the group, and a sample that is compared with its group."""
 
@@ -107,7 +107,7 @@ class Credit:
         return not any(bool((advantage_S.abs() > NO_ADVANTAGE).any()) for advantage_S in advantages)
 
     def kept(self, group: Group) -> list[tuple[Sample, Verdict]]:
-        """Return the samples of a group that are compared with each other and learnt from."""
+        """Return the samples of a group that are compared with each other and used for learning."""
         pairs = [pair for pair in zip(group.samples, group.verdicts, strict=True) if pair[1].has_reward]
         _, keep_M = self._after_truncation([sample for sample, _ in pairs])
         pairs = [pair for pair, keep in zip(pairs, keep_M.tolist(), strict=True) if keep]
@@ -212,7 +212,7 @@ def _over_rows(penalties: Callable[[Sample], Array | None], sample: Sample) -> A
 
 
 def _subtract_penalties(reward_S: Sequence[float], penalty_N: Array | None, span_N: NDArray[np.int64]) -> list[float]:
-    """Subtract from the reward of each span the penalties at its decisions."""
+    """Subtract the penalties of each span's decisions from the reward of the span."""
     if penalty_N is None:
         return list(reward_S)
     penalty_S = np.bincount(span_N, weights=penalty_N.astype(np.float64), minlength=len(reward_S))

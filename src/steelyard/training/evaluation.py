@@ -17,7 +17,7 @@ from steelyard.types import Group, Task, Verdict, settle_floors
 from steelyard.verification import Pool
 
 EVALUATION_STEP = -1
-"""Step number that keys the random numbers of evaluations. All evaluations use the same random numbers, so their
+"""Step number in the random key of evaluations. All evaluations use the same random numbers, so their
 results differ only because the policy differs."""
 
 

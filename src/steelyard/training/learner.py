@@ -62,7 +62,7 @@ class UpdateRule:
 
 @dataclass(frozen=True, slots=True)
 class Coefficients:
-    """Scheduled coefficients. With ``adaptive``, the KL coefficient starts at its first value and follows a target."""
+    """Scheduled coefficients. With ``adaptive``, the KL coefficient starts at its first value and tracks a target."""
 
     lr: Schedule
     kl: Schedule
@@ -145,7 +145,7 @@ class Learner:
 
     @torch.no_grad()
     def _logps(self, samples: Sequence[Sample], logp_of_batch: Callable[[Batch], Tensor]) -> list[np.ndarray]:
-        """Return the log-probs of every sample in order. Without activations, a batch can be twice as large."""
+        """Return the log-probs of every sample in order. Storing no activations allows batches twice as large."""
         self.policy.train(False)
         batches = by_length([len(sample.token_ids) for sample in samples], 2 * self.rule.microbatch_tokens)
         batches = [[index for index in batch if len(samples[index].decisions)] for batch in batches]
@@ -262,7 +262,7 @@ class Learner:
         if self.scaler.is_enabled():
             self.scaler.update(self.scaler.get_scale() / 2)
         self.skipped += 1
-        if not overflow:  # an overflow of the loss scale says nothing about the batch
+        if not overflow:  # a loss-scale overflow says nothing about the batch
             self._quarantine_batch(samples, loss, norm, step)
         return norm, 1.0
 
@@ -342,9 +342,9 @@ class Learner:
         own = self.compatibility()
         if saved.get("vocabulary", own["vocabulary"]) != own["vocabulary"]:
             raise CheckpointError(
-                f"{checkpoint.path} was written with another vocabulary: model.scratch.vocabulary, the domain or the "
-                "tokenizer has added, removed or reordered tokens since then. Resume with the vocabulary of the run, "
-                "or start a new run"
+                f"{checkpoint.path} was written with a different vocabulary: model.scratch.vocabulary, the domain or "
+                "the tokenizer has added, removed or reordered tokens since then. Resume with the vocabulary of the "
+                "run, or start a new run"
             )
         if saved.get("optimiser", own["optimiser"]) != own["optimiser"]:
             raise CheckpointError(
@@ -355,14 +355,14 @@ class Learner:
         self._require_reference(checkpoint)
 
     def compatibility(self) -> dict[str, str]:
-        """Return the properties that a checkpoint must share, besides the names and shapes of the weights."""
+        """Return the properties that a checkpoint must match, in addition to the names and shapes of the weights."""
         return {"optimiser": type(self.optimiser).__name__, "vocabulary": self.policy.vocabulary_digest}
 
     def _require_reference(self, checkpoint: Checkpoint) -> None:
         """Raise an error unless the checkpoint was written with the same reference policy."""
         if checkpoint.state["reference"] != self.reference_fingerprint():
             raise CheckpointError(
-                f"{checkpoint.path} was written with another reference policy: the base model has changed, or this "
+                f"{checkpoint.path} was written with a different reference policy: the base model has changed, or this "
                 "version of torch initialises weights differently. Resume with the model and the versions of the run."
             )
 
@@ -398,7 +398,7 @@ def _idle(
 
 
 def _progress(report: Report, samples: int, steps: int) -> Callable[[int, int], None]:
-    """Return a function (optimiser step, samples) that reports progress after each microbatch."""
+    """Return a function of (optimiser step, samples) that reports progress after each microbatch."""
     done = 0
 
     def advance(step: int, count: int) -> None:

@@ -59,7 +59,7 @@ def minibatches(
 
 
 def by_length(lengths: Sequence[int], tokens: int) -> list[list[int]]:
-    """Divide indices into batches of at most ``tokens`` padded tokens, or of one row, the longest rows first.
+    """Divide indices into batches of at most ``tokens`` padded tokens, or of a single row, with the longest rows first.
 
     Rows of similar length share a batch, which reduces padding. The first batch is the largest, so memory runs out
     immediately or not at all.

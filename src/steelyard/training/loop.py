@@ -47,17 +47,17 @@ class LoopSettings:
 
     steps: int
     evaluate_every: int = 0
-    """Evaluate every N steps and after the last one; 0 for only after the last one."""
+    """Evaluate every N steps and after the last one; with 0, only after the last one."""
     save_every: int = 0
-    """Save a checkpoint every N steps and after the last one; 0 for only after the last one."""
+    """Save a checkpoint every N steps and after the last one; with 0, only after the last one."""
     show_every: int = 0
-    """Log samples after the first step and every N steps; 0 for never."""
+    """Log samples after the first step and every N steps; with 0, never."""
     best_metric: str | None = None
     """The metric that ranks checkpoints."""
 
 
 def _no_check() -> None:
-    """Default of ``Trainer.before_writing``: check nothing."""
+    """Default for ``Trainer.before_writing``: check nothing."""
 
 
 @dataclass(slots=True)
@@ -107,7 +107,7 @@ class Trainer:
                     self._save_ranked(metrics)
                     saved = self.step
                     require_logged(settings.best_metric, logged)
-            if saved != self.step:  # stopped between two checkpoints
+            if saved != self.step:  # stopped between checkpoints
                 self._save_ranked(metrics)
 
     def train_step(self) -> Metrics:

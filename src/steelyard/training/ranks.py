@@ -17,7 +17,7 @@ from steelyard.policies.reference import Reference
 
 
 class Ranks:
-    """The rank of this process among the processes that update one policy. This base class is a single process."""
+    """The rank of this process among the processes that update one policy. The base class represents one process."""
 
     rank = 0
     size = 1
@@ -52,7 +52,7 @@ class Ranks:
         numbers = [turn * self.size + self.rank for turn in range(rounds)]
         return [number if number < count else None for number in numbers]
 
-    def joined(
+    def gather_metrics(
         self, turns: Sequence[int | None], parts: Sequence[Mapping[str, Tensor]], count: int
     ) -> Sequence[Mapping[str, Tensor]]:
         """Combine the metrics of all ranks. Returns one entry per microbatch, in order."""

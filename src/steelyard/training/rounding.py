@@ -34,7 +34,7 @@ _UPPER_HALF = -(1 << 16)
 
 
 def round_stochastically(value: Tensor, bits: Tensor) -> None:
-    """Round float32 values in place to values of bfloat16; ``bits`` are uniform integers from 0 to 65535.
+    """Round float32 values in place to bfloat16 values; ``bits`` are uniform integers from 0 to 65535.
 
     Infinities and NaN are unchanged.
     """

@@ -1,6 +1,6 @@
 """Store samples and groups in files, as JSON and safetensors without pickle.
 
-Training on a group that was stored and loaded gives bitwise the same result as training on the original.
+Training on a group that was stored and loaded gives a result bitwise identical to training on the original.
 """
 
 from __future__ import annotations

@@ -15,10 +15,10 @@ SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP"
 
 @contextmanager
 def stopping_on_signals(request_stop: Callable[[], None], finishing: str = "step") -> Iterator[None]:
-    """Call ``request_stop`` on the first signal and print a message to stderr; a second signal acts as usual.
+    """Call ``request_stop`` on the first signal and print a message to stderr; a second signal has its usual effect.
 
-    An ignored signal (SIGHUP under nohup) stays ignored. Does nothing outside the main thread, which alone can handle
-    signals.
+    An ignored signal (SIGHUP under nohup) stays ignored. Does nothing outside the main thread, because only the main
+    thread can handle signals.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -40,7 +40,7 @@ def stopping_on_signals(request_stop: Callable[[], None], finishing: str = "step
 
 
 def _acknowledge(finishing: str) -> None:
-    """Print a message, in a separate thread: the interrupted code may hold the lock of the console or of stderr."""
+    """Print a message in a separate thread, because the interrupted code may hold the console or stderr lock."""
     with suppress(Exception):  # the message is optional, the stop is not
         sys.stderr.write(f"finishing this {finishing}; press Ctrl-C again to stop now\n")
         sys.stderr.flush()

@@ -1,9 +1,9 @@
 """Recompute supports that a sampler did not record, before the update.
 
-For a constraint, its state machine is run again over the sample's tokens. For a cut (top-k, top-p, min-p), the cut is
-repeated with the *old* weights, which the sample was drawn with; the sampled token is always included. A repeated cut
-is exact up to differences between kernels: a token at the edge of the cut may fall on the other side. The supports are
-then stored with the sample.
+The state machine of a constraint is run again over the sample's tokens. A cut (top-k, top-p, min-p) is repeated with
+the *old* weights, which the sample was drawn with; the sampled token is always included. A repeated cut is exact up to
+differences between kernels: a token at the edge of the cut may fall on the other side. The supports are then stored
+with the sample.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def _with_constraint_supports(policy: Policy, sample: Sample) -> Sample:
         return _with_supports_stored(sample, [None] * len(sample.decisions), policy)
     if policy.constraint is None:
         raise TrainingError(
-            f"sample {tuple(sample.key)} was drawn under a constraint, but the policy has none: set the same constraint"
+            f"sample {tuple(sample.key)} was drawn with a constraint, but the policy has none: set the same constraint"
         )
     return _with_supports_stored(sample, recompute_supports(policy.constraint, recipe, sample), policy)
 

@@ -26,7 +26,7 @@ def warm_start(
 ) -> Iterator[dict[str, float]]:
     """Run updates ``done`` to ``steps`` with ``batch`` examples each, and yield the metrics of each update.
 
-    The examples of the first ``done`` updates are skipped, because those updates were made before.
+    The examples of the first ``done`` updates are skipped, because those updates have already been made.
     """
     examples = itertools.islice(examples, done * batch, None)
     for step in range(done, steps):

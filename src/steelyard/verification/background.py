@@ -18,8 +18,9 @@ from steelyard.verification.transport import PackedVerifier
 class BackgroundPool(Pool, ABC):
     """A pool with a thread that processes the queue while the caller samples or trains.
 
-    One lock protects the queue, the verdicts and the counters. Only the thread uses everything else. The caller fetches
-    verdicts with :meth:`completed`, or passes a ``listener``, which the thread calls with each batch of verdicts.
+    One lock protects the queue, the verdicts and the counters. Everything else is used only by the thread. The caller
+    fetches verdicts with :meth:`completed`, or passes a ``listener``, which the thread calls with each batch of
+    verdicts.
     """
 
     def __init__(self, verifier: PackedVerifier, listener: Callable[[Settled], None] | None = None) -> None:
@@ -43,7 +44,7 @@ class BackgroundPool(Pool, ABC):
             self._enqueue(self._batcher.add(items))
 
     def submit_calls(self, calls: Sequence[Call]) -> None:
-        """Submit calls that were already formed."""
+        """Submit calls whose items are already grouped."""
         with self._lock:
             self._outstanding += sum(len(call.items) for call in calls)
             self._enqueue(calls)
@@ -77,7 +78,7 @@ class BackgroundPool(Pool, ABC):
             self._lock.wait(left)
 
     def metrics(self) -> dict[str, float]:
-        """Return the numbers of lost workers and retried calls since the last call."""
+        """Return the numbers of lost workers and of retried calls since this method was last called."""
         with self._lock:
             counts, self._counts = self._counts, {}
         return counts
@@ -125,7 +126,7 @@ class BackgroundPool(Pool, ABC):
                 self._lock.notify_all()
 
     def _take(self, worker: object = None) -> Call | None:
-        """Remove and return the first call in the queue that did not already fail on this worker."""
+        """Remove and return the first call in the queue that has not already failed on this worker."""
         with self._lock:
             for number, call in enumerate(self._queue):
                 if worker is None or call.avoid_worker is not worker:

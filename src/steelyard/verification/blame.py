@@ -1,4 +1,4 @@
-"""Retries and failure attribution: how often a failed verification is retried, and what a persistent failure means."""
+"""Retries and failure attribution: how often verification is retried, and how a persistent failure is attributed."""
 
 from __future__ import annotations
 

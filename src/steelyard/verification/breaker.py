@@ -85,7 +85,7 @@ def _kind(verdict: Verdict) -> str:
 
 
 def _failure(verdict: Verdict) -> str:
-    """Return what distinguishes failures: the cause and the last line of the reason."""
+    """Return the key that distinguishes failures: the cause and the last line of the reason."""
     return f"{_kind(verdict)}: {verdict.reason.strip().rpartition(chr(10))[2]}"
 
 

@@ -104,7 +104,7 @@ def _is_locked(error: Exception) -> bool:
 
 
 class CacheStage(Stage):
-    """Answers samples from the cache and stores the verdicts of all others."""
+    """Returns cached verdicts and stores all new ones."""
 
     def __init__(self, verifier: Verifier, cache: VerdictCache, domain: str = "") -> None:
         reason = why_not_cached(verifier)

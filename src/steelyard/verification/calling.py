@@ -1,4 +1,4 @@
-"""Call users' functions: their declarations, names, signatures and coroutines."""
+"""Helpers for calling user functions: declarations, names, signatures and coroutines."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ AnyFunction = Callable[..., Any]
 
 @dataclass(frozen=True, eq=False)
 class UserFunction(Verifier):
-    """A verifier that wraps a user's function. It can still be called like the function."""
+    """A verifier that wraps a user function. It can still be called like the function."""
 
     function: AnyFunction
     name: str = ""
@@ -29,7 +29,7 @@ class UserFunction(Verifier):
     """Reward of a sample for which the function raises ``Invalid``; ``None`` for 0, or the lowest scored reward of its
     group if that is lower."""
     success_at: float | None = SUCCESS_AT
-    """A reward of at least this is a success; with ``None``, a number is never a success."""
+    """A reward of at least this value is a success; with ``None``, a number is never a success."""
     version: str | None = None
     deterministic: bool = False
     isolate: bool = True

@@ -88,7 +88,7 @@ class Batcher:
             if isinstance(self.mode, SingleMode):
                 yield Call.of([item])
                 continue
-            key = () if isinstance(self.mode, BatchMode) else item.sample.key[:3]  # step, slot and attempt: the group
+            key = () if isinstance(self.mode, BatchMode) else item.sample.key[:3]  # the group key
             held = self._held.setdefault(key, [])
             held.append(item)
             if len(held) >= (self.mode.size if isinstance(self.mode, BatchMode) else item.group_size):

@@ -38,7 +38,7 @@ class CheckReport:
     causes: Mapping[str, int]
     """Number of unscored verdicts by cause, and of rejections as ``rejected: <reason>``."""
     examples: Mapping[str, str]
-    """Reason of the first case of each cause."""
+    """Reason given for the first failure of each cause."""
 
     def concerns(self) -> tuple[str, ...]:
         """Return the problems to look at before training, the most serious first."""

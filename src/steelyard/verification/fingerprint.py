@@ -31,7 +31,7 @@ def fingerprint(value: object) -> bytes:
         raise
     except RecursionError:
         raise NoFingerprintError(f"{type(value).__name__}: nested too deeply, or contains itself") from None
-    except Exception as error:  # a user's object may raise anything when it is reduced
+    except Exception as error:  # pickling a user-defined object may raise anything
         raise NoFingerprintError(f"{type(error).__name__}: {error}") from error
 
 
@@ -73,7 +73,7 @@ def _name(value: Any) -> str:
 
 
 def _reduced(value: Any) -> tuple[object, ...]:
-    """Return what pickle would need to rebuild the object: its class, its arguments and its state."""
+    """Return the data that pickle would need to rebuild the object: its class, its arguments and its state."""
     reduce = copyreg.dispatch_table.get(cast("type[Any]", type(value)))
     reduced = value.__reduce_ex__(4) if reduce is None else reduce(value)
     if isinstance(reduced, str):

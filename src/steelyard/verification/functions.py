@@ -100,8 +100,8 @@ def as_verifier(candidate: object, **settings: Unpack[Settings]) -> AnyVerifier:
 def as_verifier(candidate: object, **settings: Unpack[Settings]) -> AnyVerifier:
     """Build a verifier from a function, a verifier, an import path, or several of these.
 
-    Several verifiers are given as a list, or as a mapping from names; each entry may be ``(verifier, weight)``. The
-    settings override those of the function.
+    Pass several verifiers as a list, or as a mapping from names to verifiers; each entry may be ``(verifier, weight)``.
+    The settings override those of the function.
     """
     if isinstance(candidate, str):
         return load_verifier(candidate, **settings)
@@ -138,7 +138,7 @@ def load_verifier(path: str, arguments: Mapping[str, Any] | None = None, **setti
         if not _own_names(kind) & {"verify", "__call__"}:
             raise VerifierError(
                 f"{path!r} is a class without verify(items) or __call__(task, text), so its instances are not "
-                "verifiers: name a function f(task, text)"
+                "verifiers: use a function f(task, text)"
             )
         built: object = kind(**(arguments or {}))
         return as_verifier(built, **settings)
@@ -184,7 +184,7 @@ def _constructor_arguments(settings: Settings) -> dict[str, Any]:
 
 
 def mode_of(name: str, size: int | None = None) -> Mode:
-    """Return the mode called "one", "batch" (with its size) or "group"."""
+    """Return the mode named "one", "batch" (with its size) or "group"."""
     if name == "batch":
         if size is None:
             raise VerifierError('mode="batch" needs a size: the number of items per call, for example size=32')

@@ -1,4 +1,4 @@
-"""Load a user's function by its import path."""
+"""Load a user function by its import path."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ def load_function(path: str) -> Callable[..., Any]:
     """Load ``"module:name"`` or ``"package.module:Class.method"``. The working directory is importable."""
     found = load_user_object(path, raises=VerifierError)
     if not callable(found):
-        raise VerifierError(f"{path!r} is a {type(found).__name__}, which cannot be called: name a function")
+        raise VerifierError(f"{path!r} has type {type(found).__name__}, which is not callable: use a function")
     return found
 
 
 def import_path_of(obj: object) -> str | None:
-    """Return the path with which :func:`load_function` loads this function, class or verifier in another process.
+    """Return the path from which :func:`load_function` can load this function, class or verifier in another process.
 
     Returns None for lambdas, closures, instances and objects defined in a notebook. An object defined in the main
     script is loaded from the script's file if that file is in the working directory.

@@ -53,7 +53,7 @@ class Pipeline(Pool):
     def __init__(self, stages: Sequence[Stage], pool: Pool) -> None:
         self.stages, self.pool = tuple(stages), pool
         self._answered: deque[tuple[int, SampleKey, Verdict]] = deque()
-        """Answers with the number of the stage that gave them."""
+        """Verdicts given by stages, each with the number of its stage."""
 
     def submit(self, items: Sequence[Item]) -> None:
         unanswered = [item for item in items if not self._answer(item)]

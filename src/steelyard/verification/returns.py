@@ -1,4 +1,4 @@
-"""Convert return values of users' functions into verdicts. An invalid return value never becomes a reward of 0."""
+"""Convert the return values of user functions into verdicts. An invalid return value never becomes a reward of 0."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NO_CAUSE = "no cause given"
 """Cause of an unscored verdict for which the verifier names no cause, so that it is counted like any other."""
 
 MAX_NAME_CHARACTERS = 100
-"""Maximum length of causes, details and names of reward parts. They become names of metrics."""
+"""Maximum length of causes, details and names of reward parts. They become metric names."""
 
 
 class BadReturn(Exception):  # noqa: N818 - becomes a verdict, is never shown as an error
@@ -29,7 +29,7 @@ class BadReturn(Exception):  # noqa: N818 - becomes a verdict, is never shown as
 def verdict_of(raw: object, text: str, *, floor: float | None, success_at: float | None) -> Verdict:
     """Convert one return value into a verdict.
 
-    - A bool gives reward 1 or 0 and is the success.
+    - A bool gives reward 1 or 0 and also sets ``success``.
     - A number r gives reward r, with success if r >= ``success_at``.
     - None is unscored with the cause "no score".
     - An ``Invalid`` in a list of scores is rejected with the floor.
@@ -78,7 +78,7 @@ def read_verdict(data: object, text: str) -> Verdict:
         verdict = Verdict.from_json(cast("Mapping[str, Any]", data))
         types = {type(word) for word in (verdict.reason, verdict.cause, verdict.detail)}
         if types != {str} or {type(verdict.success), type(verdict.open_floor)} != {bool}:
-            raise TypeError("a string or boolean field has another type")
+            raise TypeError("a string or boolean field has the wrong type")
         if type(verdict.tries) is not int or verdict.tries < 1:
             raise ValueError(f"tries = {_shown(verdict.tries)}")
         return replace(

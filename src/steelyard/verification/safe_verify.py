@@ -14,7 +14,7 @@ from steelyard.verification.base import Cause, GroupMode, Item, Verifier
 from steelyard.verification.returns import BadReturn, as_scores, checked_verdict
 
 TAIL_CHARACTERS = 1200
-"""Number of characters at the end of a traceback that are kept as the reason."""
+"""Number of characters kept from the end of a traceback as the reason."""
 
 _HERE = str(Path(__file__).parent)
 

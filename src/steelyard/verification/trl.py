@@ -1,9 +1,9 @@
 """Use TRL-style reward functions without changes.
 
-The function is called with the keywords ``prompts``, ``completions`` (strings, or lists of one assistant message if the
-prompt consists of chat messages), ``completion_ids``, ``trainer_state``, ``log_extra`` and ``log_metric``, and with
-every column of the data set as a list. It returns a number or None per completion and may be a coroutine.
-See https://huggingface.co/docs/trl/grpo_trainer#using-a-custom-reward-function.
+The function is called with the keyword arguments ``prompts``, ``completions`` (strings, or lists of one assistant
+message if the prompt consists of chat messages), ``completion_ids``, ``trainer_state``, ``log_extra`` and
+``log_metric``, and with every column of the dataset as a list. It returns a number or None per completion and may be a
+coroutine. See https://huggingface.co/docs/trl/grpo_trainer#using-a-custom-reward-function.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from steelyard.verification.returns import as_number, as_scores, verdict_of
 NOT_COLUMNS = frozenset(
     ("prompt", "completion", "prompts", "completions", "completion_ids", "trainer_state", "log_extra", "log_metric")
 )
-"""Names in the spec of a task that are not passed as columns, because the call uses them itself."""
+"""Names in the spec of a task that are not passed as columns, because the call itself uses them."""
 
 
 @dataclass(frozen=True)
@@ -122,5 +122,6 @@ def _require(parameters: Mapping[str, inspect.Parameter], offered: Mapping[str, 
         needed = parameter.default is inspect.Parameter.empty and parameter.kind not in variadic
         if needed and parameter.name not in offered:
             raise VerifierError(
-                f"{name} needs {parameter.name!r}, which is not a column of the tasks: available are {sorted(offered)}"
+                f"{name} needs {parameter.name!r}, which is not a column of the tasks: "
+                f"it must be one of {sorted(offered)}"
             )

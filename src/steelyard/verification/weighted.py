@@ -30,7 +30,7 @@ class WeightedVerifier:
     """Adds up the weighted rewards of several verifiers. The parts of its verdicts are the unweighted rewards.
 
     - A part that returns None is left out. If all parts return None, the sample is unscored ("no score").
-    - If a part fails, the sample is unscored, because a sum without that part would have another meaning.
+    - If a part fails, the sample is unscored, because a sum without that part would mean something else.
     - If a part rejects the sample, the sample is rejected with ``floor``. By default this is the weighted sum of the
       floors of the parts, provided that every part declares a floor and no weight is negative.
     - The sample is a success if every deciding part with a score succeeded, or, with ``success_at``, if the reward is
@@ -153,7 +153,7 @@ def _raw_parts(counted: Sequence[tuple[WeightedPart, Verdict]]) -> dict[str, flo
 
 
 def _weighted_steps(counted: Sequence[tuple[WeightedPart, Verdict]], text_length: int) -> tuple[tuple[int, float], ...]:
-    """Add up step rewards by offset. A part without steps counts at the end of the text."""
+    """Add up step rewards by offset. The reward of a part without steps counts at the end of the text."""
     if not any(verdict.steps for _, verdict in counted):
         return ()
     by_end: dict[int, float] = {}

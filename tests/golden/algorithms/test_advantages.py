@@ -1,4 +1,4 @@
-"""Every advantage estimator against values worked out by hand."""
+"""Every advantage estimator compared with values computed by hand."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_batch_norm_of_one_sample_is_zero() -> None:
 
 
 def test_best_of_group() -> None:
-    # Best 6, second best 3; all others get 0.
+    # The best is 6 and the second best 3; all others get 0.
     check(best_of_group(REWARD, GROUP), [0, 0, 0, 0, 0, 3 / (STD + 1e-6), 0])
 
 

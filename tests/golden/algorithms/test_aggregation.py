@@ -1,4 +1,4 @@
-"""Weights of decisions by hand: sample 5 has two decisions, sample 0 has one and sample 8 has three."""
+"""Decision weights computed by hand: sample 5 has two decisions, sample 0 has one and sample 8 has three."""
 
 from __future__ import annotations
 

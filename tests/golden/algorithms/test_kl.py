@@ -1,4 +1,4 @@
-"""KL estimators and the adaptive coefficient, by hand."""
+"""KL estimators and the adaptive coefficient, computed by hand."""
 
 from __future__ import annotations
 

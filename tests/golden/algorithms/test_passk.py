@@ -1,4 +1,4 @@
-"""Unbiased pass@k by hand and by enumeration, and confidence intervals."""
+"""Unbiased pass@k computed by hand and by enumeration, and confidence intervals."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_interval_is_the_percentiles_of_seeded_resamples() -> None:
     rng = np.random.default_rng(3)
     means = sorted(rng.choice(np.array(values), 5).mean() for _ in range(101))
     interval = bootstrap_interval(values, level=0.8, resamples=101, seed=3)
-    # 101 means: the 10% and 90% quantiles are the values of rank 10 and 90, counted from 0.
+    # 101 means: the 10% and 90% quantiles are the values at ranks 10 and 90, counting from 0.
     assert interval == Interval(pytest.approx(0.55), pytest.approx(means[10]), pytest.approx(means[90]))  # type: ignore[arg-type]
 
 
@@ -109,7 +109,7 @@ def test_wilson_interval_stays_within_0_and_1_and_is_at_95_percent() -> None:
         assert wilson_interval([0.0] * tasks).low >= 0.0
         assert wilson_interval([1.0] * tasks).high <= 1.0
     assert wilson_interval([0.0, 1.0]) == wilson_interval([0.0, 1.0], level=0.95)
-    # all of 8 tasks solved: the upper limit of 1 - high is z^2 / (n + z^2), with z = 1.959964
+    # all 8 tasks solved: the upper limit of 1 - high is z^2 / (n + z^2), with z = 1.959964
     assert wilson_interval([1.0] * 8).low == pytest.approx(8 / (8 + 1.959964**2), rel=1e-6)
 
 
@@ -131,6 +131,6 @@ def test_wilson_errors() -> None:
     with pytest.raises(ValueError, match=r"^level = 1\.0 must be between 0 and 1"):
         wilson_interval([1.0], level=1.0)
     for values in ([0.5, 1.5], [-0.5, 0.5]):
-        found = rf"{min(values)} \.\. {max(values)}"
+        found = f"{min(values)} to {max(values)}"
         with pytest.raises(ValueError, match=rf"values in \[0, 1\], got {found}: use bootstrap_interval$"):
             wilson_interval(values)

@@ -1,4 +1,4 @@
-"""Schedules against values computed by hand."""
+"""Schedules compared with values computed by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Surrogate losses, their gradients and clip flags against values worked out by hand."""
+"""Surrogate losses, their gradients and clip flags compared with values computed by hand."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_reinforce_ignores_the_ratio() -> None:
 
 @pytest.mark.parametrize("name", ["ppo_clip", "gspo", "cispo"])
 def test_a_huge_log_ratio_does_not_overflow(name: str) -> None:
-    # exp(100) is inf in float32, inf * 0 is NaN, so the log ratio is clamped to 20.
+    # exp(100) is inf in float32 and inf * 0 is NaN, so the log ratio is clamped to 20.
     logp_N = torch.tensor([-1.0, -1.0, -1.0], requires_grad=True)
     inp = SurrogateInput(logp_N, logp_N.detach() - 100, torch.tensor([1.0, 0.0, -1.0]), torch.arange(3))
     out = surrogate(name)(inp)

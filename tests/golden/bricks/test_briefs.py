@@ -1,4 +1,4 @@
-"""Each kind of brief by hand: structures that fulfil it, and near misses with their fulfilment."""
+"""Each kind of brief, checked by hand: structures that satisfy it, and near misses with their partial scores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SU(n) group theory compared with published tables and decompositions by hand."""
+"""SU(n) group theory compared with published tables and with decompositions computed by hand."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_names(n: int, text: str, name: str) -> None:
 def test_a_missing_dimension_is_an_error() -> None:
     with pytest.raises(ValueError, match="0 representations of dimension 7"):
         representation(3, 7)
-    with pytest.raises(ValueError, match="no label of SU"):
+    with pytest.raises(ValueError, match="is not a Dynkin label of SU"):
         Representation(3, (1,))
 
 

@@ -60,7 +60,7 @@ def test_linear_estimators_scale_with_the_reward(name: str, batch: tuple[Tensor,
 def test_normalised_estimators_do_not_scale_with_the_reward(
     name: str, batch: tuple[Tensor, Tensor], scale: float
 ) -> None:
-    # The std is at least 1/16 (a quarter among 16), so adding 1e-6 changes the value by less than 2e-5 of itself.
+    # The std is at least 1/16 (a quarter among 16), so adding 1e-6 changes it by a factor of less than 1 + 2e-5.
     reward_M, group_M = batch
     same(ALL[name](reward_M * scale, group_M), ALL[name](reward_M, group_M), 2e-5)
 

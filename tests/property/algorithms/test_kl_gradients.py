@@ -1,4 +1,4 @@
-"""Expected on-policy gradients of the KL estimators on a categorical policy, by exact enumeration in float64."""
+"""Expected on-policy gradients of the KL estimators for a categorical policy, by exact enumeration in float64."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""KL in the loss when a stale policy or another engine drew the samples: expected gradients by enumeration.
+"""KL in the loss for samples drawn by a stale policy or another engine: expected gradients by enumeration.
 
 The tests enumerate all sentences of two tokens with their probability under the behaviour policy, so the expected loss
 is a finite sum. The correct gradient is that of the KL at the states that the behaviour policy visits.

@@ -79,7 +79,7 @@ def test_closed_form_of_the_paper() -> None:
 
 
 def test_max_at_one_would_be_rloo() -> None:
-    # For k = 2 and n = 2 what a sample adds is its lead over the other; rloo is the same lead with its sign.
+    # For k = n = 2 a sample adds its lead over the other, if positive; rloo is the signed lead.
     reward_G = torch.tensor([1.0, 3.0], dtype=torch.float64)
     assert max_at_k(reward_G, group_of(2), k=2).tolist() == [0.0, 4.0]
     assert rloo(reward_G, group_of(2)).tolist() == [-2.0, 2.0]
@@ -89,5 +89,5 @@ def test_large_groups_stay_finite() -> None:
     reward_G = torch.linspace(0, 1, 2000, dtype=torch.float64)
     advantage_G = max_at_k(reward_G, group_of(2000), k=100)
     assert torch.isfinite(advantage_G).all()
-    right_G = (torch.arange(2000) < 5).to(torch.float64)
-    assert torch.isfinite(pass_at_k(right_G, group_of(2000), k=100)).all()
+    correct_G = (torch.arange(2000) < 5).to(torch.float64)
+    assert torch.isfinite(pass_at_k(correct_G, group_of(2000), k=100)).all()

@@ -23,11 +23,13 @@ SPACES: dict[str, Make] = {
     "lines": Lines,
     "relative": Relative,
     "two steps": TwoStep,
-    "two steps, joint": lambda world, most, may_float: TwoStep(world, most, may_float, (1, 2, 1), joint=True),
-    "two steps, far": lambda world, most, may_float: TwoStep(world, most, may_float, (2, 0, 2)),
+    "two steps, joint": lambda world, max_bricks, may_float: TwoStep(
+        world, max_bricks, may_float, (1, 2, 1), joint=True
+    ),
+    "two steps, far": lambda world, max_bricks, may_float: TwoStep(world, max_bricks, may_float, (2, 0, 2)),
 }
 SIZES = ((1, 1, 1), (1, 1, 3), (2, 2, 2), (4, 3, 2), (3, 4, 3), (12, 1, 2), (1, 12, 2), (1, 2, 12))
-"""Small worlds that fill up quickly, and worlds with two-digit coordinates."""
+"""Small worlds, which fill up quickly, and worlds with two-digit coordinates."""
 
 spaces, seeds = st.sampled_from(sorted(SPACES)), st.integers(0, 2**32)
 worlds = st.sampled_from(SIZES).map(lambda size: World(size, FEW))
@@ -50,18 +52,18 @@ def test_allowed_texts_are_exactly_the_possible_placements(name: str, world: Wor
 @slow
 @given(spaces, worlds, st.booleans(), seeds, st.integers(1, 8), st.floats(0, 1))
 def test_random_walks_end_within_budget_with_a_structure(
-    name: str, world: World, may_float: bool, seed: int, most: int, room: float
+    name: str, world: World, may_float: bool, seed: int, max_bricks: int, room: float
 ) -> None:
-    space, rng = SPACES[name](world, most, may_float), random.Random(seed)
+    space, rng = SPACES[name](world, max_bricks, may_float), random.Random(seed)
     constraint, written, between = constraint_for(space)
-    shortest, enough = constraint.begin(TASK).shortest_end(), most * space.tokens_per_brick + 1
+    shortest, enough = constraint.begin(TASK).shortest_end(), max_bricks * space.tokens_per_brick + 1
     budget = round(shortest + room * (enough - shortest))
     made = ramble(constraint, budget, rng.choice)
     assert len(made) <= budget
     text = between.join(written[token] for token in made[:-1])
     reading = space.read(text)
     assert {flaw.reason for flaw in reading.flaws} <= ({Reason.FLOATING} if may_float else set())
-    assert 1 <= len(reading.structure) <= most
+    assert 1 <= len(reading.structure) <= max_bricks
     assert parse(write(reading.structure), world, may_float=may_float) == reading.structure
     assert len(space.ends(text)) >= len(reading.lines)
 
@@ -83,15 +85,15 @@ def test_a_walk_that_never_stops_fills_the_world(name: str, world: World, may_fl
 
 @slow
 @given(spaces, seeds, st.integers(1, 20), st.booleans())
-def test_structures_round_trip_and_are_allowed(name: str, seed: int, most: int, hangs: bool) -> None:
+def test_structures_round_trip_and_are_allowed(name: str, seed: int, max_bricks: int, hangs: bool) -> None:
     """Any structure in building order can be written by every action space with sufficient reach."""
-    structure = in_building_order(random_structure(most, random.Random(seed), hang=0.4 if hangs else 0.0))
-    space = SPACES[name](structure.world, most, False)
+    structure = in_building_order(random_structure(max_bricks, random.Random(seed), hang=0.4 if hangs else 0.0))
+    space = SPACES[name](structure.world, max_bricks, False)
     if isinstance(space, TwoStep):
-        space = TwoStep(structure.world, most, joint=space.joint)
+        space = TwoStep(structure.world, max_bricks, joint=space.joint)
     text = space.write(structure)
     reading = space.read(text)
-    assert (reading.structure, reading.flaws, len(reading.lines)) == (structure, (), most)
+    assert (reading.structure, reading.flaws, len(reading.lines)) == (structure, (), max_bricks)
     automaton: Automaton[Any] = space.automaton()
     state = automaton.start(TASK)
     for symbol in text.split() if space.vocabulary() else text:
@@ -100,7 +102,7 @@ def test_structures_round_trip_and_are_allowed(name: str, seed: int, most: int, 
     assert state.bricks == structure.bricks
     assert automaton.moves(state) == {}, "no further brick is allowed"
     ends = space.ends(text)
-    assert [space.read(text[:end]).structure.bricks[-1] for end in ends[:most]] == list(structure.bricks)
+    assert [space.read(text[:end]).structure.bricks[-1] for end in ends[:max_bricks]] == list(structure.bricks)
 
 
 @slow

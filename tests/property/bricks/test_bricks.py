@@ -42,9 +42,9 @@ quick = settings(max_examples=60)
 
 
 @st.composite
-def loaded(draw: st.DrawFn, *, most: int = 14, afloat: float = 0.0) -> LoadedStructure:
+def loaded(draw: st.DrawFn, *, max_bricks: int = 14, afloat: float = 0.0) -> LoadedStructure:
     rng = random.Random(draw(st.integers(0, 2**32)))
-    structure = random_structure(draw(st.integers(1, most)), rng, draw(st.sampled_from(WORLDS)), float_=afloat)
+    structure = random_structure(draw(st.integers(1, max_bricks)), rng, draw(st.sampled_from(WORLDS)), float_=afloat)
     return structure, tuple(loads(structure, rng))
 
 

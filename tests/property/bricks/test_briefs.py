@@ -24,9 +24,9 @@ quick = settings(max_examples=60)
 
 
 @st.composite
-def structures(draw: st.DrawFn, *, most: int = 12, afloat: float = 0.1) -> Structure:
+def structures(draw: st.DrawFn, *, max_bricks: int = 12, afloat: float = 0.1) -> Structure:
     rng = random.Random(draw(st.integers(0, 2**32)))
-    return random_structure(draw(st.integers(1, most)), rng, WORLD, float_=afloat)
+    return random_structure(draw(st.integers(1, max_bricks)), rng, WORLD, float_=afloat)
 
 
 @st.composite
@@ -131,7 +131,7 @@ def _touch(structure: Structure, one: int, other: int) -> bool:
 @given(structures(max_bricks=8), st.sampled_from(ALL))
 def test_rewards_lie_between_the_floor_and_one(structure: Structure, brief: Brief) -> None:
     pytest.importorskip("highspy")
-    scorer = BrickScorer(Lines(WORLD, 40), RewardSettings(steps=True))
+    scorer = BrickScorer(Lines(WORLD, 40), RewardSettings(step_rewards=True))
     text = scorer.action_space.write(structure)
     verdict = scorer(Task("t", "p", brief.spec), text)
     assert scorer.settings.floor <= verdict.reward <= 1.0 + 1e-9

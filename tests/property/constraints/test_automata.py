@@ -53,7 +53,7 @@ def follows(constraint: WordConstraint[Any], task: Task, tokens: list[int]) -> b
 
 
 def ends_within(automaton: Automaton[int], state: int, symbols: int) -> bool:
-    """Return by brute force whether an end is within that many symbols."""
+    """Return whether an end can be reached within that many symbols, by brute force."""
     reached = {state}
     for _ in range(symbols):
         if any(automaton.may_end(one) for one in reached):
@@ -179,7 +179,7 @@ def test_random_walks_among_boxes_end_in_time_and_pack(
 
 
 class Words(Automaton[str]):
-    """Sentences of a fixed list."""
+    """Accepts the sentences in a fixed list."""
 
     def __init__(self, sentences: list[str]) -> None:
         self.sentences = sentences

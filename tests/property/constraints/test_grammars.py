@@ -86,7 +86,7 @@ PATTERNS = st.recursive(
 def test_instances_validate_fit_and_replay(schema: dict[str, Any], canonical: bool, seed: int) -> None:
     table = small_table()
     constraint = grammar(table, "json_schema", schema, canonical_tokens=canonical, max_tokens=250)
-    if not constraint.bounded:  # rarely, nested arrays with required items are too long even at their minimum
+    if not constraint.bounded:  # rarely, even the shortest nested arrays with required items are too long
         assert "longest sentence has" in constraint.unbounded_because
         return
     shortest = json_schema.shortest(schema)

@@ -80,7 +80,7 @@ def test_any_rule_on_any_logits(
 ) -> None:
     rule = CutRule(temperature, top_k, top_p, min_p)
     exact = by_definition(logit_V, rule)
-    for nearby in (1 - 1e-9, 1 + 1e-9):  # a cut within rounding of a token may keep or drop it
+    for nearby in (1 - 1e-9, 1 + 1e-9):  # a token within rounding error of the cut may be kept or dropped
         moved = CutRule(temperature, top_k, min(top_p * nearby, 1.0), min_p * nearby)
         assume(by_definition(logit_V, moved).keys() == exact.keys())
     assume(min(exact.values()) > 1e-9)
@@ -115,7 +115,7 @@ def test_sorting_candidates_equals_sorting_everything(
     rule: CutRule, spread: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows, vocabulary = 20, 1500
-    spread_B1 = spread * torch.linspace(0.3, 2.0, rows)[:, None]  # wide and narrow rows in one batch
+    spread_B1 = spread * torch.linspace(0.3, 2.0, rows)[:, None]  # mixes wide and narrow rows in one batch
     logits_BV = spread_B1 * torch.randn(rows, vocabulary, generator=torch.Generator().manual_seed(0))
     uniform_B = torch.rand(rows, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     quick = draw(logits_BV, rule, uniform_B)
@@ -149,7 +149,7 @@ def test_candidates_avoid_the_full_sort_except_for_wide_rows(monkeypatch: pytest
 @pytest.mark.parametrize("rule", [CutRule(), CutRule(1.0, 3), CutRule(1.0, 0, 0.999)], ids=str)
 @pytest.mark.parametrize("edge", [0.0, 1.0 - 2**-53])
 def test_uniforms_at_the_edges_draw_possible_tokens(rule: CutRule, edge: float) -> None:
-    """A uniform of 0 must not draw a leading token without mass, and one that rounds to 1 not a trailing one."""
+    """A uniform of 0, or one that rounds to 1, must not draw a token without mass at either end."""
     logits_BV = torch.tensor([[-200.0, 0.0, 1.0, -1.0, -200.0]])
     drawn = draw(logits_BV, rule, torch.tensor([edge], dtype=torch.float64))
     assert drawn.token_B.item() in (1, 2, 3)

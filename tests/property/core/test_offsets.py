@@ -48,7 +48,7 @@ def byte_fallback() -> Any:
 
 
 def word_piece(*, clean_up: bool) -> Any:
-    """Spaces before punctuation and contractions are removed, also across several tokens."""
+    """Spaces before punctuation and contractions are removed, even across several tokens."""
     core = Tokenizer(models.WordPiece(unk_token="[UNK]"))
     core.pre_tokenizer, core.decoder = pre_tokenizers.BertPreTokenizer(), decoders.WordPiece()
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]

@@ -84,7 +84,7 @@ def test_more_staleness_is_not_slower(pipeline: Pipeline) -> None:
 @few
 @given(pipelines)
 def test_with_much_staleness_the_slowest_part_sets_the_pace(pipeline: Pipeline) -> None:
-    """A step takes the largest ratio of its work to the rate of a part."""
+    """The time of a step is the largest ratio of its work to the rate of a component."""
     pipeline = replace(pipeline, length=Spread(20), check=Spread(0.5), replicas=1, prefill=0.0, controller=0)
     pipeline = replace(pipeline, staleness=8)
     outcome = simulate(pipeline, 60)

@@ -96,6 +96,6 @@ def test_real_fermions_are_vector_like() -> None:
 
 
 def test_an_odd_pseudoreal_fermion_is_chiral() -> None:
-    """Two doublets have a mass term, a third does not; a triplet always has one."""
+    """Two doublets have a mass term, but a third does not; a triplet always has one."""
     made = theory("L:2", (left("d", "2", 3), left("t", "3")))
     assert {acts.labels: count for acts, count in chiral_content(made).items()} == {((1,),): 1}

@@ -40,7 +40,7 @@ def example(**changes: Tensor | None) -> ObjectiveInput:
     return ObjectiveInput(**{**fields, **changes})  # type: ignore[arg-type]
 
 
-# With the default clip of 0.2 the surrogate losses are -1.2 (clipped), -1 and 0.8 * 2 = 1.6 (clipped).
+# With the default clip of 0.2, the surrogate losses are -1.2 (clipped), -1 and 0.8 * 2 = 1.6 (clipped).
 SURROGATE = 0.25 * -1.2 + 0.25 * -1 + 0.5 * 1.6
 
 
@@ -51,7 +51,7 @@ def test_surrogate_alone() -> None:
 
 
 def test_a_kl_coefficient_without_kl_has_no_effect() -> None:
-    # With KL in the reward there is a coefficient but no term in the loss.
+    # With the KL in the reward, there is a coefficient but no loss term.
     assert Objective(ppo_clip)(example(), kl_coefficient=0.3).loss.item() == pytest.approx(SURROGATE, rel=1e-12)
 
 
@@ -81,7 +81,7 @@ def test_kl_term(kl: str, value: float) -> None:
     out = Objective(ppo_clip, kl)(example(), kl_coefficient=0.3)
     assert out.loss.item() == pytest.approx(SURROGATE + 0.3 * value, rel=1e-12)
     assert out.metrics["kl"].item() == pytest.approx(value, rel=1e-12)
-    # With a coefficient of zero the KL metric is still reported.
+    # With a coefficient of zero, the KL metric is still reported.
     silent = Objective(ppo_clip, kl)(example())
     assert silent.loss.item() == pytest.approx(SURROGATE, rel=1e-12)
     assert silent.metrics["kl"].item() == pytest.approx(value, rel=1e-12)
@@ -205,7 +205,7 @@ def test_merged_metrics_are_true_means(aggregation: str) -> None:
     inp = random_input(2, [4, 4, 4], aggregation)
     merged = merge_metrics([Objective(ppo_clip)(inp).metrics])
     assert inp.reference_logp_N is not None
-    # All samples have the same length, so every aggregation's mean is the plain one.
+    # All samples have the same length, so every aggregation equals the plain mean.
     assert merged["logp"].item() == pytest.approx(inp.logp_N.mean().item(), rel=1e-12)
     assert merged["kl_k3"].item() == pytest.approx(k3(inp.logp_N - inp.reference_logp_N).mean().item(), rel=1e-12)
 

@@ -1,4 +1,4 @@
-"""Estimators by name and by import path, and the errors for invalid input."""
+"""Estimators loaded by name and by import path, and the errors for invalid input."""
 
 from __future__ import annotations
 

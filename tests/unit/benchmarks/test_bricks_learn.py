@@ -1,4 +1,4 @@
-"""bricks-learn counts distinct structures and success by kind."""
+"""bricks-learn counts distinct structures and successes by kind."""
 
 from __future__ import annotations
 

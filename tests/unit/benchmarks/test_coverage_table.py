@@ -1,4 +1,4 @@
-"""docs/ci.md names, for every benchmark, the tests that check its claim in the gate."""
+"""For every benchmark, docs/ci.md lists the tests that check its claim in the CI gate."""
 
 from __future__ import annotations
 

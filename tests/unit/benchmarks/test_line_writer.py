@@ -57,7 +57,7 @@ class Plain:
 
 
 def test_the_lines_equal_those_of_a_plain_model(policy: CausalPolicy) -> None:
-    """Prompts and texts differ in length; texts grow, stay, shrink and change; rows leave the batch."""
+    """Prompts and texts differ in length; texts grow, shrink, change or stay the same; rows leave the batch."""
     rounds = [
         {0: LineRequest("", 1.0), 1: LineRequest("", 0.5), 2: LineRequest("", 1.0)},
         {0: LineRequest("12\n", 1.0), 1: LineRequest("", 0.6), 2: LineRequest("ab\ncd\n", 1.0)},

@@ -1,4 +1,4 @@
-"""Parallel jobs: outcomes come in the order of the jobs, and progress goes to the bar of each job."""
+"""Parallel jobs: outcomes are returned in job order, and each job updates its own progress bar."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The benchmark ``plan``: its cases are valid configurations, and the true rates predict what they generated."""
+"""The benchmark ``plan``: its cases are valid configurations, and the true rates predict their own data."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ TRUE = (
 
 
 def simulated(case: Case) -> dict[str, float]:
-    """Return what a machine with the true rates would measure."""
+    """Return the measurements that a machine with the true rates would produce."""
     found = {"prompt": 12, "microbatch": 2000, "chunk": 100}
     run = run_of(case, 12)
     scoring, updating = learner_work(run, passes(run, found))

@@ -1,4 +1,4 @@
-"""Equal tokens: how tokens, attempts and successes are counted, with a writer that reads from scripts."""
+"""Equal token budgets: how tokens, attempts and successes are counted, using a scripted writer."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from steelyard.domains.bricks import Structure, World
 
 WORLD = World()
 LINE = 11
-"""Tokens of a line in the scripts; the end of a text is one token."""
+"""Tokens per line in the scripts; the end token counts as one."""
 
 
 class Scripts:
-    """Writes the lines of a script for each requester, and records which requests came together."""
+    """Writes the lines of a script for each requester, and records which requests arrived together."""
 
     def __init__(self, *scripts: list[str]) -> None:
         self.scripts = scripts

@@ -35,7 +35,7 @@ def adamw_8bit(parameters: list[Tensor]) -> torch.optim.Optimizer:
 
 def initial_parameters(dtype: torch.dtype) -> list[Tensor]:
     generator = torch.Generator().manual_seed(0)
-    shapes = [(96, 64), (64, 96), (5,)]  # bitsandbytes keeps the last one, below 4096 elements, in 32 bits
+    shapes = [(96, 64), (64, 96), (5,)]  # bitsandbytes keeps tensors with fewer than 4096 elements in 32 bits
     return [torch.randn(shape, generator=generator).to(dtype).requires_grad_() for shape in shapes]
 
 

@@ -1,6 +1,6 @@
 """A fake Ray in one process, with the calls that samplers and learner groups use.
 
-Tests can limit the room for actors, and waiting forever is an assertion error. tests/faults uses the real Ray.
+Tests can limit the room for actors, and waiting forever raises an assertion error. tests/faults uses the real Ray.
 """
 
 from __future__ import annotations

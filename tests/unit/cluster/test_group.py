@@ -1,4 +1,4 @@
-"""A learner group on a fake Ray: the address its ranks join, and which failures count as a lost rank."""
+"""A learner group on a fake Ray: the address at which its ranks join, and which failures count as a lost rank."""
 
 from __future__ import annotations
 

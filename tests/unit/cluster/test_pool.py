@@ -1,4 +1,4 @@
-"""How the pool divides a cluster's cores among its actors and leaves the rest of the run its share."""
+"""How the pool divides a cluster's cores among its actors, leaving enough for the rest of the run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How microbatches are assigned to ranks, how metrics are joined, and which states 8-bit AdamW keeps in 8 bits."""
+"""How microbatches are assigned to ranks, how metrics are combined, and which states 8-bit AdamW keeps in 8 bits."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_a_single_rank_runs_all_microbatches_in_order() -> None:
 
 
 def test_metrics_of_all_ranks_are_joined_in_microbatch_order() -> None:
-    """Two ranks share three microbatches; the idle turn of the second rank is left out."""
+    """Two ranks share three microbatches; the idle turn of the second rank is omitted."""
     tables: list[Tensor] = []
 
     def parts(*values: float) -> list[dict[str, Tensor]]:

@@ -1,4 +1,4 @@
-"""Samplers on a fake Ray: which replicas get requests, with which weights, and what happens without room."""
+"""Samplers on a fake Ray: which replicas get requests, with which weights, and how a full cluster is handled."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ REQUESTS = [SampleRequest(task, 0, slot, 2) for slot, task in enumerate(tasks(4)
 
 
 class Engine:
-    """Its samples name the weights they come from; the first ``refusals`` loads of the class fail."""
+    """Labels each sample with the weights it was drawn from; the first ``refusals`` loads by any instance fail."""
 
     refusals = 0
 

@@ -1,4 +1,4 @@
-"""Arguments of a command are separated from configuration overrides, and errors are explained."""
+"""Command arguments are separated from configuration overrides, and errors are explained."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Failures of the file system and bad data give a message with a solution and no traceback."""
+"""File system failures and bad data produce a message with a solution, not a traceback."""
 
 from __future__ import annotations
 

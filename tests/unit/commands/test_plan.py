@@ -17,7 +17,7 @@ NODE = (
     "--sampling.tasks_per_step 8 --sampling.group_size 64 --sampling.max_new_tokens 1200 --prompt-tokens 3440 "
     "--check-seconds 9 --check-p99 30"
 )
-"""512 samples of 1.2k tokens per step, with LoRA of rank 64 on all linear layers."""
+"""512 samples of 1.2k tokens per step, with rank-64 LoRA on all linear layers."""
 
 
 @pytest.fixture(autouse=True)
@@ -87,7 +87,7 @@ APART = f"{NODE} --learners 16xh100 --samplers 16xh100 --cores 512"
 
 
 def test_the_plan_matches_the_configuration_of_the_run(capsys: pytest.CaptureFixture[str]) -> None:
-    """By default learners shard the weights and vLLM takes 40% of the memory; hints name the cost."""
+    """By default learners shard the weights and vLLM takes 40% of the memory; hints state the cost."""
     text = output_of(capsys, f"{APART} --sampling.engine vllm")
     assert "sharded over 16" in text
     assert "29.5 GB to 2 nodes" in text
@@ -157,7 +157,7 @@ def test_efficiencies_can_be_set(capsys: pytest.CaptureFixture[str]) -> None:
 def test_shares_are_three_numbers(capsys: pytest.CaptureFixture[str], shares: str) -> None:
     with pytest.raises(SystemExit):
         main(["plan", "text", "--efficiency", shares])
-    assert "three shares" in capsys.readouterr().err
+    assert "three fractions" in capsys.readouterr().err
 
 
 def test_an_incomplete_machine_table_is_rejected(tmp_path: Path) -> None:

@@ -74,11 +74,11 @@ def test_without_pillow_only_the_svg_is_written(call: Call, monkeypatch: pytest.
     ("words", "expected"),
     [
         (["nope"], ["nope: no such run", "run folder"]),
-        (["empty"], ["empty has no metrics yet", "train the run first"]),
+        (["empty"], ["empty has no metrics yet", "start training first"]),
         (["good", "empty"], ["empty has no metrics yet"]),
         (["good", "--out", "x.pdf"], ["--out x.pdf", ".svg, .png"]),
-        (["good", "--run.steps", "3"], ["plot takes no --run.steps", "remove it"]),
-        (["other"], ["nothing to draw"]),
+        (["good", "--run.steps", "3"], ["does not accept --run.steps", "remove it"]),
+        (["other"], ["nothing to plot"]),
     ],
 )
 def test_mistakes(call: Call, words: list[str], expected: list[str]) -> None:

@@ -40,7 +40,7 @@ def test_the_page_is_written_to_out(artifacts: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (["theories"], "theories is a domain: add files with its artifacts"),
+        (["theories"], "theories is a domain: also pass files containing its artifacts"),
         (["theory", "artifacts.txt"], "did you mean theories?"),
         (["theories", "none.txt"], "none.txt: no such file"),
     ],

@@ -131,7 +131,7 @@ def test_a_prompt_that_is_too_long_fails_before_the_run(kind: str, tmp_path: Pat
     tables["tasks"]["prompts"] = ["a", "a" * most]
     compose.build_trainer(configs.build(tables, source="test")).close()
     tables["tasks"]["prompts"] = ["a", "a" * (most + 1)]
-    with pytest.raises(PolicyError, match=r"task 1: .* 32 .*; shorten"):
+    with pytest.raises(PolicyError, match=r"task 1\b.* 32 .*; shorten"):
         compose.build_trainer(configs.build(tables, source="test"))
 
 
@@ -180,7 +180,7 @@ def test_truncated_samples_are_invalid_only_under_a_constraint() -> None:
 
 @pytest.mark.parametrize("supports", ["stored", "recomputed"])
 def test_a_step_under_a_constraint(tmp_path: Path, supports: str) -> None:
-    """Every sample satisfies the constraint, and sampler and learner agree, also without stored supports."""
+    """Every sample satisfies the constraint, and the sampler and the learner agree, even without stored supports."""
     table = {"kind": "automaton", "source": BRACKETS, "options": {"depth": 2, "least": 2}}
     config = constrained(table, spaced=False)
     tables = config.model_dump(exclude_none=True)

@@ -1,4 +1,4 @@
-"""Before the first step of an infilling run, errors are reported early and a finished warm start is kept."""
+"""Before the first step of an infill run, errors are reported early, and a finished warm start is kept."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from tests.small_infill import TABLES, config_of
     ("tables", "error", "message"),
     [
         ({"judge": {"folder": "nowhere"}}, ConfigError, "steelyard judge train"),
-        ({"domain": {"name": "infill", "options": {"longest": 200}}}, PolicyError, "the model has 64 positions"),
+        ({"domain": {"name": "infill", "options": {"max_length": 200}}}, PolicyError, "the model has 64 positions"),
         (
             {
-                "domain": {"name": "infill", "options": {"longest": 60, "ratio": 0.4}},
+                "domain": {"name": "infill", "options": {"max_length": 60, "ratio": 0.4}},
                 "sampling": {"max_new_tokens": 20},
             },
             PolicyError,

@@ -1,4 +1,4 @@
-"""Credit, objective, reference and learner are built with the values that the configuration documents."""
+"""Credit, objective, reference and learner are built with the values documented in the configuration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``model.dtype = "auto"`` is resolved once for the machine, and kept by the run."""
+"""``model.dtype = "auto"`` is resolved once for the machine, and the run keeps the result."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def config_of(folder: Path, tasks: dict[str, Any] | None) -> configs.Config:
 
 
 def sent(folder: Path, tasks: dict[str, Any] | None) -> str:
-    """Return the text that reaches the model, in sampling and in a warm start."""
+    """Return the text that the model receives in sampling and in a warm start."""
     policy: Any = compose.build_policy(config_of(folder, tasks))
     example = policy.sample_from_text(TASK, "1 2", SampleKey(0, 0, 0, 0))
     text = policy.tokenizer.decode(policy.encode(TASK.prompt))

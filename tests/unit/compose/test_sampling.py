@@ -1,4 +1,4 @@
-"""Samplers are closed with their run, and when they cannot be set up."""
+"""Samplers are closed together with their run, and also when setup fails."""
 
 from __future__ import annotations
 

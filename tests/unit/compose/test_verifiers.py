@@ -1,4 +1,4 @@
-"""Verifiers and pools are built with the values that the configuration documents."""
+"""Verifiers and pools are built with the values documented in the configuration."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_a_verifier_that_cannot_be_pickled_runs_inline_unless_processes_are_requ
         return float(lock.locked())
 
     assert type(pool_of({}, bound)) is InlinePool
-    assert "Until then it runs in this process" in caplog.text
+    assert "Until then, the verifier runs in this process" in caplog.text
     with pytest.raises(VerifierError, match="cannot be sent"):
         pool_of({"pool": "processes"}, bound)
 

@@ -70,8 +70,8 @@ def test_a_number_becomes_the_start_of_its_schedule() -> None:
     ("key", "reason"),
     [
         ("run.steps.x", "run.steps is 3, not a table"),
-        ("verify.verifiers.1.weight", "'1' is not an index of a list with 1"),
-        ("verify.verifiers.first", "'first' is not an index of a list with 1"),
+        ("verify.verifiers.1.weight", "'1' is not a valid index for a list of 1"),
+        ("verify.verifiers.first", "'first' is not a valid index for a list of 1"),
     ],
 )
 def test_a_path_through_a_value_is_rejected(key: str, reason: str) -> None:

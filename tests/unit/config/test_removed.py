@@ -1,4 +1,4 @@
-"""Names of earlier versions: recipes are told the new name, run folders are read as before."""
+"""Names from earlier versions: errors name the replacement in a recipe, and run folders are still read."""
 
 from __future__ import annotations
 

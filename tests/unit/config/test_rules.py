@@ -17,13 +17,13 @@ PINNED = {
     "infill": [],
     "sequences": ["--sampling.group_size=16", "--sampling.max_new_tokens=16", "--loss.aggregation=sequence_mean"],
 }
-"""Values of the recipes that the cases below rely on."""
+"""Recipe values that the cases below rely on."""
 
 REJECTED: dict[str, list[tuple[list[str], str]]] = {
     "infill": [
         (["--tasks.chat=always"], "tasks.chat = 'always': a masked model"),
         (["--tasks.system=a"], "tasks.system = 'a': a masked model"),
-        (["--sampling.supports=replayed"], "sampling.supports = 'recomputed': masked models"),
+        (["--sampling.supports=recomputed"], "sampling.supports = 'recomputed': masked models"),
         (["--sampling.staleness=1"], "sampling.staleness = 1: masked models"),
         (["--sampling.engine=vllm", "--model.scratch=none", "--model.path=x"], "use engine = 'local'"),
         (["--model.kind=causal"], "judge: starts from the body of a model with kind = 'masked'"),
@@ -35,15 +35,15 @@ REJECTED: dict[str, list[tuple[list[str], str]]] = {
     "text": [
         ([*PASS, "--verify.floor=-1.0"], "verify.floor = -1.0: advantage = 'pass_at_k' needs rewards of 0 or 1"),
         (["--model.path", "none"], "set model.path (hub id or folder) or the table model.scratch"),
-        (["--model.scratch.vocabulary", '["a"]'], "model.path and model.scratch are given"),
-        (["--run.supplied", '["model"]'], "model.path and a model from Python are given"),
+        (["--model.scratch.vocabulary", '["a"]'], "model.path and model.scratch are specified"),
+        (["--run.supplied", '["model"]'], "model.path and a model from Python are specified"),
         (["--model.dtype=float16", "--model.lora=none"], "model.dtype = 'float16': training float16 weights"),
         (["--model.autocast=bfloat16"], "needs float32 weights, but model.dtype is auto"),
         (["--model.quantize=4bit", "--model.lora=none"], "model.quantize = '4bit': quantised weights are frozen"),
         (["--tasks", "none", "--evaluate.every=0"], "set tasks.file, tasks.dataset"),
         (["--tasks.file", "none"], "set tasks.file"),
-        (["--tasks.dataset", "x/y"], "tasks.file and tasks.dataset are given"),
-        (["--run.supplied", '["tasks"]'], "tasks.file and tasks from Python are given"),
+        (["--tasks.dataset", "x/y"], "tasks.file and tasks.dataset are specified"),
+        (["--run.supplied", '["tasks"]'], "tasks.file and tasks from Python are specified"),
         (["--tasks.system", "Be brief.", "--tasks.chat=never"], "tasks.system = 'Be brief.': a system message"),
         (["--tasks.subset", "main"], "tasks.subset = 'main': selects a part of tasks.dataset"),
         (["--tasks.eval_file", "e.jsonl"], "tasks.held_out = 0.1: evaluation tasks are already given separately"),
@@ -64,7 +64,7 @@ REJECTED: dict[str, list[tuple[list[str], str]]] = {
         ([*MIXED, '[{name = "a", domain_split = "train"}]'], "domain_split = 'train': needs a [domain]"),
         ([*MIXED, '[{name = "a", file = "f"}, {name = "a", file = "g"}]'], "is also the name of another part"),
         ([*MIXED, '[{name = "a", file = "f"}]', "--tasks.held_out=0.5"], "set tasks.eval_file instead"),
-        (["--verify.verifier", "none"], "verify.verifier: no verifier is given"),
+        (["--verify.verifier", "none"], "verify.verifier: no verifier specified"),
         (["--verify.verifiers", '[{function="a:b"}]'], "move it to verify.verifiers"),
         (["--run.supplied", '["verifier"]'], "a verifier was also passed from Python"),
         (["--domain.name", "bricks", "--tasks", "none", "--verify.verifier", "none", "--warmstart.batch=64", *KL,
@@ -77,7 +77,7 @@ REJECTED: dict[str, list[tuple[list[str], str]]] = {
         (["--constraint", '{kind = "automaton", source = "a"}'], "must be the automaton's class as module:Class"),
         (["--constraint", '{kind = "automaton", column = "a"}'], "name it in constraint.source as module:Class"),
         (["--constraint", '{kind = "automaton", source = "a:B", canonical_tokens = true}'], "canonical_tokens = True"),
-        (["--constraint", '{kind = "regex", source = "a", over = "words"}'], "applies only to kind = 'automaton'"),
+        (["--constraint", '{kind = "regex", source = "a", symbols = "words"}'], "applies only to kind = 'automaton'"),
         (["--constraint", '{kind = "regex", source = "a", options = {a = 1}}'], "applies only to kind = 'automaton'"),
         (["--constraint", '{kind = "regex", source = "a"}', "--run.supplied", '["constraint"]'], "also passed"),
         (["--cluster.learners", '{sharding = "ddp", offload = true}'], "applies only to sharding = 'fsdp'"),
@@ -120,7 +120,7 @@ REJECTED: dict[str, list[tuple[list[str], str]]] = {
         (["--credit.truncation_penalty=0.5"], "applies only to truncated = 'penalise', but truncated is 'count'"),
         (["--credit.advantage=pass_at_k"], "credit.k: is required by advantage = 'pass_at_k'"),
         (["--credit.advantage=max_at_k"], "credit.k: is required by advantage = 'max_at_k'"),
-        (["--credit.k=2"], "credit.k = 2: advantage = 'group_norm' has no k"),
+        (["--credit.k=2"], "credit.k = 2: advantage = 'group_norm' does not use k"),
         (["--credit.advantage=pass_at_k", "--credit.k=17"], "must not exceed sampling.group_size (16)"),
         (["--credit.advantage=max_at_k", "--credit.k=1"], "which is advantage = 'rloo'"),
         ([*PASS, "--credit.truncated=penalise"], "use advantage = 'max_at_k', or truncated = 'mask'"),
@@ -181,8 +181,8 @@ ACCEPTED: dict[str, list[list[str]]] = {
         ["--constraint", '{kind = "choices", source = ["a", "b"], canonical_tokens = false}'],
         ["--constraint", '{kind = "json_schema", source = {type = "object"}}'],
         ["--constraint", '{kind = "json_schema", column = "schema"}'],
-        ["--constraint", '{kind = "automaton", source = "a:B", over = "characters", options = {depth = 3}}'],
-        ["--sampling.supports=replayed"],
+        ["--constraint", '{kind = "automaton", source = "a:B", symbols = "characters", options = {depth = 3}}'],
+        ["--sampling.supports=recomputed"],
         ["--cluster.learners", '{ranks = 8, sharding = "fsdp", offload = true}'],
         ["--cluster.learners", '{ranks = 2, sharding = "ddp"}', "--model.quantize=4bit"],
         ["--sampling.engine=vllm"],
@@ -275,7 +275,7 @@ def test_several_verifiers_are_accepted() -> None:
 def test_broken_rules_are_listed_together() -> None:
     with pytest.raises(ConfigError) as caught:
         load("sequences", ["--credit.k=2", "--loss.ratio_cap=3.0", "--sampling.staleness=1", "--sampling.top_k=2",
-                           "--sampling.supports=replayed"])  # fmt: skip
+                           "--sampling.supports=recomputed"])  # fmt: skip
     assert str(caught.value).startswith("sequences: 3 problems\n")
 
 
@@ -290,7 +290,7 @@ COMPANIONS: dict[str, list[str]] = {
     "constraint.kind = json_schema": ["--constraint.source={type='object'}"],
     "constraint.kind = choices": ["--constraint.source=['a']"],
     "constraint.kind": ["--constraint.source=m:A"],
-    "constraint.over": ["--constraint.kind=automaton", "--constraint.source=m:A"],
+    "constraint.symbols": ["--constraint.kind=automaton", "--constraint.source=m:A"],
     "sampling.vllm.dtype": VLLM,
     "sampling.vllm.lora": VLLM,
     "loss.kl.coefficient.kind = constant": [],
@@ -303,7 +303,7 @@ COMPANIONS: dict[str, list[str]] = {
     "reference.mode = periodic": [*KL, "--reference.every=9"],
     "optimiser.rounding": ["--model.dtype=bfloat16", "--model.lora=none"],
 }
-"""Other overrides that a choice needs."""
+"""Other overrides that a choice requires."""
 
 
 @pytest.mark.parametrize(("key", "choice"), CHOICES)

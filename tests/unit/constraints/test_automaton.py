@@ -136,8 +136,8 @@ def test_words_can_be_mapped_to_tokens() -> None:
     [
         (("a", "a"), 0, None, "duplicates"),
         ({"a": 1, "b": 1}, 0, None, "duplicates"),
-        (("a", "b"), 2, 2, "end token 2 is not in the vocabulary of 2"),
-        (("a", "b"), -1, None, "end token -1"),
+        (("a", "b"), 2, 2, "end_id = 2 is not in the vocabulary of 2"),
+        (("a", "b"), -1, None, "end_id = -1"),
         ({"a": 5}, 0, 3, "'a' is not in the vocabulary of 3"),
     ],
 )
@@ -172,7 +172,7 @@ def test_the_search_finds_the_shortest_end_of_every_state() -> None:
 
 
 class Counter(Automaton[int]):
-    """Counts up forever; multiples of a thousand may end."""
+    """Counts up forever; it may end at multiples of a thousand."""
 
     def start(self, task: Task) -> int:
         return task.spec.get("start", 1)
@@ -188,14 +188,14 @@ def test_a_failed_search_suggests_a_solution() -> None:
     counter = Counter()
     assert counter.shortest_end(1) == 999
     counter.search_limit = 500
-    with pytest.raises(ConstraintError, match=r"Counter.*500 states from 1001; override shortest_end"):
+    with pytest.raises(ConstraintError, match=r"Counter.*500 states of 1001; override shortest_end"):
         counter.shortest_end(1_001)
 
 
 def test_one_search_stores_all_states_on_its_path() -> None:
     counter = Counter()
     counter.shortest_end(1)
-    counter.search_limit = 0  # another search would fail
+    counter.search_limit = 0  # any further search would fail
     assert [counter.shortest_end(state) for state in (1, 500, 999, 1_000)] == [999, 500, 1, 0]
 
 
@@ -237,7 +237,7 @@ def test_stretch_skips_successors_only_far_from_the_limit() -> None:
 @pytest.mark.parametrize("stretch", [None, 2, 50])
 def test_stretch_does_not_change_sets(stretch: int | None) -> None:
     class Ladder(Automaton[int]):
-        """Each step up moves the end one or two steps away."""
+        """Each step up moves the end one or two steps further away."""
 
         def start(self, task: Task) -> int:
             return 1
@@ -291,7 +291,7 @@ def test_a_constraint_survives_pickling() -> None:
 
 
 class Counted(Automaton[tuple[int, int]]):
-    """A number of letters; counts calls of ``moves``, and has a part of the state that nothing depends on."""
+    """Accepts three letters, counts calls of ``moves``, and has a state component that nothing depends on."""
 
     stretch = 0
 

@@ -1,4 +1,4 @@
-"""Balanced brackets: exactly the balanced samples, over words and characters."""
+"""Balanced brackets: the language contains exactly the balanced samples, over words and over characters."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ def small() -> TokenTable:
 
 
 def accepts(kind: str, text: str) -> bool:
-    """Return whether an independent checker accepts a text."""
+    """Return whether an independent checker accepts the text."""
     if kind == "json_schema":
         try:
             jsonschema.validate(json.loads(text), PERSON)
@@ -365,7 +365,7 @@ def test_json_is_compact_and_in_the_schemas_order(small: TokenTable) -> None:
         ({"$ref": "#/$defs/none"}, "does not exist"),
         ({"type": "string", "minLength": 3, "maxLength": 2}, "greater than maxLength"),
         ({"enum": ["ok", {"k": ["a\x01b"]}]}, "control character"),
-        ({"type": "array", "items": {"type": "string", "pattern": r"^(a|\x01b)$"}}, "#/items: it has a control"),
+        ({"type": "array", "items": {"type": "string", "pattern": r"^(a|\x01b)$"}}, "#/items: it contains a control"),
         ({"type": "string", "pattern": '^[^"]*$'}, "would allow anyway"),
         ({"type": "object", "patternProperties": {r"^[^\\\n]$": {}}}, "exclude control characters"),
         ("{", "not valid JSON"),
@@ -384,11 +384,11 @@ def test_schemas_that_would_not_be_enforced_are_rejected(small: TokenTable, sche
         ("regex", "a(?=b)", "look-around"),
         ("regex", r"(a)\1", "Rust's syntax: no look-around, no back-references"),
         ("regex", "a)|(b", "unopened group"),
-        ("regex", 3, "must be a text, not 3"),
+        ("regex", 3, "must be a string, not 3"),
         ("lark", "sum: 'a'", "cannot be used"),
         ("lark", "start: <|im_start|>", "special tokens, which are never sampled.*im_start"),
-        ("choices", [], "at least one"),
-        ("choices", "ab", "list of texts"),
+        ("choices", [], "non-empty list of strings"),
+        ("choices", "ab", "list of strings"),
         ("ebnf", "a", "kind = 'ebnf'.*json_schema, regex, lark, choices"),
     ],
 )
@@ -421,7 +421,7 @@ def test_other_keywords_agree_with_jsonschema(small: TokenTable, schema: dict[st
 def test_the_table_must_fit_the_model(small: TokenTable) -> None:
     with pytest.raises(ConstraintError, match="end_id = 9 is not in the vocabulary of 3"):
         TokenTable([b"a", b"b", None], end_id=9, vocabulary=3)
-    with pytest.raises(ConstraintError, match="has 3 tokens, but the model's vocabulary only 2"):
+    with pytest.raises(ConstraintError, match="has 3 tokens, but the model's vocabulary has only 2"):
         TokenTable([b"a", None, b"b"], end_id=1, vocabulary=2)
     with pytest.raises(ConstraintError, match="fast Hugging Face tokenizer"):
         TokenTable(object(), end_id=1, vocabulary=2)
@@ -461,7 +461,7 @@ def test_an_unknown_length_is_reported_once(small: TokenTable, caplog: pytest.Lo
         constraint.check_budget(TASK, 1)
         constraint.check_budget(TASK, 1)
     assert [record.getMessage().partition(":")[0] for record in caplog.records] == ["grammar"]
-    assert "whether a sentence fits into 1 tokens" in caplog.text
+    assert "whether a sentence fits in 1 tokens" in caplog.text
 
 
 def test_texts_with_many_bytes_in_few_tokens_are_still_allowed() -> None:

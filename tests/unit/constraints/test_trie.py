@@ -25,7 +25,7 @@ SMOLLM2 = MODELS["smollm2"].folder
 
 
 class Letters(Automaton[int]):
-    """At most ``longest`` letters."""
+    """Accepts at most ``longest`` letters."""
 
     def __init__(self, longest: int, letters: str = string.ascii_letters) -> None:
         self.longest, self.letters = longest, letters
@@ -124,7 +124,7 @@ def test_a_state_is_expanded_once_and_the_cache_is_bounded() -> None:
     assert len(constraint._exact) == len(constraint._moves) == 5
 
 
-# The bytes of tokens.
+# Token bytes.
 
 
 def fast(core: Tokenizer) -> Any:

@@ -1,4 +1,4 @@
-"""The code of the tutorial runs and has the promised length."""
+"""The tutorial's code runs and is as long as stated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Constraints without tokens that are never sampled."""
+"""Constraints that exclude tokens that are never sampled."""
 
 from __future__ import annotations
 

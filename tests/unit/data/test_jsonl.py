@@ -1,4 +1,4 @@
-"""Tasks that a run writes to its folder read back as the same tasks."""
+"""Tasks written to a run folder are read back unchanged."""
 
 from __future__ import annotations
 

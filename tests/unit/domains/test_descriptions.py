@@ -1,4 +1,4 @@
-"""Titles of tasks for pictures."""
+"""Task titles for pictures."""
 
 from __future__ import annotations
 

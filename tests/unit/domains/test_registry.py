@@ -50,8 +50,8 @@ def test_an_unknown_parameter_lists_the_known_ones() -> None:
     ("name", "parameters", "shown"),
     [
         ("bricks", {"world_size": 5}, "world_size = 5"),
-        ("bricks", {"most": "x"}, "most = 'x'"),
-        ("infill", {"longest": "x"}, "longest = 'x'"),
+        ("bricks", {"max_bricks": "x"}, "max_bricks = 'x'"),
+        ("infill", {"max_length": "x"}, "max_length = 'x'"),
     ],
 )
 def test_a_parameter_of_the_wrong_type_is_a_config_error(name: str, parameters: dict[str, Any], shown: str) -> None:

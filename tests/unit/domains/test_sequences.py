@@ -96,7 +96,7 @@ def test_the_reward_is_the_share_of_correct_positions(text: str, reward: float) 
 
 
 def test_an_untrained_policy_scores_at_most_a_third() -> None:
-    """Up to six random words are an upper bound for a randomly initialised model."""
+    """Answers of up to six random words give an upper bound for a randomly initialised model."""
     domain, generator = Sequences(), np.random.default_rng(0)
     words = domain.vocabulary()[3:]
     rewards = [

@@ -1,4 +1,4 @@
-"""Step rewards of the sequences domain, by hand."""
+"""Step rewards of the sequences domain, computed by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Charts: tick positions and labels, gaps, legends, and that everything stays inside the picture."""
+"""Charts: tick positions and labels, gaps and legends; everything stays inside the picture."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plans of a run on machines: memory, traffic, publication, and the predictions of the benchmark."""
+"""Capacity plans for a run: memory, traffic, weight publication, and the predictions of the benchmark."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ def test_weights_sent_to_engines_are_rounded_to_their_dtype(dtype: torch.dtype) 
 
 
 def adapted(shape: Architecture | None = None, **options: Any) -> Any:
-    """A policy with an adapter built by PEFT, like one opened from a folder, with every parameter changed."""
+    """A policy with an adapter built by PEFT, like one loaded from a folder, with every parameter changed."""
     bare = tiny_policy() if shape is None else tiny_policy(shape=shape)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
@@ -82,7 +82,7 @@ def adapted(shape: Architecture | None = None, **options: Any) -> Any:
         with torch.no_grad():
             for parameter in adapter_tensors(model, TRAINED).values():
                 parameter.add_(0.05 * torch.randn_like(parameter))
-    return bare.beside(model)
+    return bare.with_model(model)
 
 
 UNTIED = Architecture(layers=2, width=32, heads=2, kv_heads=1, max_length=128, tie_embeddings=False)
@@ -91,7 +91,7 @@ UNTIED = Architecture(layers=2, width=32, heads=2, kv_heads=1, max_length=128, t
 @pytest.mark.parametrize("targets", ["all-linear", ["q_proj", "embed_tokens"], ["lm_head"]], ids=str)
 @pytest.mark.parametrize("options", [{}, {"use_rslora": True}, {"use_dora": True}], ids=str)
 def test_merged_weights_are_the_adapted_model(targets: Any, options: dict[str, Any]) -> None:
-    """Both for a learner in one process and for a rank. Merging DoRA like LoRA was off by 0.66 in the logits."""
+    """Checks a single-process learner and a rank. Merging DoRA in the same way as LoRA shifted the logits by 0.66."""
     policy, plain = adapted(UNTIED, target_modules=targets, **options), tiny_policy(shape=UNTIED, seed=9)
     merged = dict(plain_tensors(policy.model))
     by_rank = dict(pair for portion in portions(policy, "merged") for pair in portion)
@@ -104,7 +104,7 @@ def test_merged_weights_are_the_adapted_model(targets: Any, options: dict[str, A
 
 @pytest.mark.parametrize("options", [{}, {"use_dora": True}, {"target_modules": ["q_proj", "embed_tokens"]}], ids=str)
 def test_a_reference_adapter_has_no_dropout(options: dict[str, Any]) -> None:
-    """The exact KL to an identical reference is 0, also in train mode."""
+    """The exact KL to an identical reference is 0, even in train mode."""
     policy = adapted(UNTIED, lora_dropout=0.5, **options)
     reference = AdapterReference(policy)
     batch = policy.collate(rollout(policy, count=2))
@@ -142,7 +142,7 @@ def test_an_adapter_with_another_name_is_rejected() -> None:
     bare = tiny_policy()
     model = PeftModel(bare.model, LoraConfig(target_modules=["q_proj"]), adapter_name="mine")
     with pytest.raises(PolicyError, match=r"mine.*'default'"):
-        bare.beside(model)
+        bare.with_model(model)
 
 
 @pytest.mark.filterwarnings("ignore:Model has .tie_word_embeddings")

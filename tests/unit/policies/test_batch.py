@@ -52,7 +52,7 @@ def test_a_sample_with_complete_and_cut_supports() -> None:
 
 
 def test_a_cut_sample_without_supports_is_rejected() -> None:
-    with pytest.raises(PolicyError, match=r"\(0, 0, 0, 0\) was drawn under a cut .* has no supports"):
+    with pytest.raises(PolicyError, match=r"\(0, 0, 0, 0\) was drawn with a cut .* has no supports"):
         collate_causal([sample_of([1, 5, 6], rule=TOP_2)], pad_id=0)
 
 

@@ -177,7 +177,7 @@ def test_loaded_weights_are_bit_for_bit_equal(tmp_path: Path, lora: Lora | None,
 
 def test_weights_of_another_shape_are_rejected(tmp_path: Path) -> None:
     tiny_policy(lora=Lora(4, 8)).save_pretrained(tmp_path / "adapter")
-    with pytest.raises(CheckpointError, match="does not fit the model"):
+    with pytest.raises(CheckpointError, match="does not match the model"):
         tiny_policy().load_weights(tmp_path / "adapter")
     with pytest.raises(CheckpointError, match=r"no \.safetensors"):
         tiny_policy().load_weights(tmp_path)
@@ -185,5 +185,5 @@ def test_weights_of_another_shape_are_rejected(tmp_path: Path) -> None:
 
 def test_an_adapter_on_other_layers_is_rejected(tmp_path: Path) -> None:
     tiny_policy(lora=Lora(4, 8, ("q_proj",))).save_pretrained(tmp_path)
-    with pytest.raises(CheckpointError, match="does not fit the model"):
+    with pytest.raises(CheckpointError, match="does not match the model"):
         tiny_policy(lora=Lora(4, 8)).load_weights(tmp_path)

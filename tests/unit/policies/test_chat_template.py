@@ -1,4 +1,4 @@
-"""Chat templates: sound ones render as in transformers, runaway ones hit a limit."""
+"""Chat templates: valid ones render as in transformers; runaway ones hit a limit."""
 
 from __future__ import annotations
 

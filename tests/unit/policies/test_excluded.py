@@ -1,4 +1,4 @@
-"""Excluded tokens are outside every support: never sampled, and absent from every score."""
+"""Excluded tokens are outside every support: never sampled, and left out of every score."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_half_precision_logits() -> None:
 
 
 def test_sampled_special_tokens_are_in_the_text() -> None:
-    """Markers of reasoning, tools and turns reach the verifier and the screen; the end token does not."""
+    """Markers for reasoning, tools and turns reach the verifier and the screen; the end token does not."""
     tokenizer = closed()
     tokenizer.add_special_tokens({"additional_special_tokens": ["4"]})
     assert tokenizer.decode([5, 7, 6, EOS], skip_special_tokens=True) == "2 3", "a special token"
@@ -138,6 +138,6 @@ def test_sampled_special_tokens_are_in_the_text() -> None:
 
 
 def test_an_example_with_an_excluded_token_is_rejected() -> None:
-    """Its log-prob would be minus infinity."""
+    """The log-prob of such a token would be minus infinity."""
     with pytest.raises(PolicyError, match=r"task t: .*'<bos>'.*never sampled.*model\.excluded_tokens"):
-        tiny_policy().given(Task("t", "1"), "2 <bos> 3", SampleKey(0, 0, 0, 0))
+        tiny_policy().sample_from_text(Task("t", "1"), "2 <bos> 3", SampleKey(0, 0, 0, 0))

@@ -1,4 +1,4 @@
-"""Models from GGUF files, opened by path, trained and saved like any other."""
+"""Models from GGUF files, loaded by path, trained and saved like any other."""
 
 from __future__ import annotations
 

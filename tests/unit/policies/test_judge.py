@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from steelyard.policies.safe_verify import ClassifierJudge, LikelihoodJudge, build_judge
 from transformers import BertConfig, BertForSequenceClassification, LlamaConfig, LlamaForCausalLM
 
 from steelyard.errors import PolicyError
+from steelyard.policies.judge import ClassifierJudge, LikelihoodJudge, build_judge
 from steelyard.policies.scratch import closed_vocabulary_tokenizer
 from steelyard.types import Decisions, FinishReason, Prompt, Sample, SampleKey, Task
 from steelyard.verification import BatchMode, Item, Verifier, as_verifier, safe_verify

@@ -82,8 +82,8 @@ def test_the_closed_vocabulary_is_whole_words() -> None:
     ("words", "complaint"),
     [
         (["a", "b", "a"], "duplicates"),
-        (["a", ""], "empty tokens or tokens with white space"),
-        (["a b"], "empty tokens or tokens with white space"),
+        (["a", ""], "empty tokens or tokens with whitespace"),
+        (["a b"], "empty tokens or tokens with whitespace"),
     ],
 )
 def test_vocabularies_that_cannot_work(words: list[str], complaint: str) -> None:
@@ -131,7 +131,7 @@ def test_a_hub_kernel_in_a_model_configuration_is_rejected(folder: Path, tmp_pat
 
 
 def test_training_continues_from_an_adapter(folder: Path, tmp_path: Path) -> None:
-    """Its dropout is disabled."""
+    """The adapter's dropout is disabled."""
     first = pretrained_policy(str(folder), replace(CPU, lora=LORA))
     tiny_learner(first).update(with_advantages(rollout(first, count=2)), 0)
     first.model.peft_config["default"].lora_dropout = 0.5
@@ -185,7 +185,7 @@ def test_a_missing_extra_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch)
         pretrained_policy(str(folder), replace(CPU, quantize="4bit", lora=LORA))
 
 
-# --- device, number format, attention --------------------------------------------------------------------------------
+# --- device, data type, attention ------------------------------------------------------------------------------------
 
 
 def test_devices_are_chosen_in_order_and_checked(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,7 +40,7 @@ class Case:
 
 
 def supports_of(kind: str, token_N: Tensor) -> Supports | None:
-    """``none``; ``all`` decisions restricted (sizes 1 to V, one shared by two); ``some`` without."""
+    """Return supports for no decisions (``none``), for all (``all``, sizes 1 to V) or for some of them (``some``)."""
     if kind == "none":
         return None
     sets = [sorted({int(token), *range(size)}) for token, size in zip(token_N, (1, 3, 5, 8, V, 2, 4), strict=True)]
@@ -127,7 +127,7 @@ def test_values_and_gradients_equal_those_of_full_logits(supports: str, ragged: 
 
 @pytest.mark.parametrize("which", [0, 1, 2])
 def test_each_output_has_its_own_gradient(which: int) -> None:
-    """With only one of log-prob, entropy and KL the shortcuts for the others must not matter."""
+    """If only one of log-prob, entropy and KL is computed, the shortcuts for the others must not matter."""
     case = case_of(supports="some", ragged=True, bias=True)
     expected = plain_scores(case.layer(case.hidden_ND), case.batch, case.reference_layer(case.reference_hidden_ND))
     scores = score_decisions(case.job(3), case.hidden_ND, list(case.layer.parameters()))

@@ -42,7 +42,7 @@ def foreign(kind: str, tokenizer: Any) -> Any:
 def test_every_hole_is_one_mask(policy: MaskedPolicy) -> None:
     ids = policy.encode(f"1 {HOLE} 3 {HOLE}{HOLE}")
     assert (ids == policy.mask_id).tolist() == [False, True, False, True, True]
-    with pytest.raises(PolicyError, match=r"chat messages.*give a string"):
+    with pytest.raises(PolicyError, match=r"chat messages.*pass a string"):
         policy.encode(({"role": "user", "content": "1"},))
     with pytest.raises(PolicyError, match="closed vocabulary"):
         policy.encode("1 x")
@@ -72,10 +72,10 @@ def test_an_example_fills_all_holes_in_one_pass(policy: MaskedPolicy) -> None:
 
 @pytest.mark.parametrize("kind", ["modernbert", "bert", "roberta"])
 def test_log_probs_equal_those_of_the_complete_model(kind: str, policy: MaskedPolicy) -> None:
-    """Texts of different lengths are in one batch; padding must not be attended to."""
+    """A batch contains texts of different lengths; padding must not be attended to."""
     own = policy if kind == "modernbert" else MaskedPolicy(foreign(kind, policy.tokenizer), policy.tokenizer)
     pairs = [(f"1 {HOLE} 3", "1 2 3"), (f"{HOLE} {HOLE} 5 6 7 8 9", "3 4 5 6 7 8 9")]
-    samples = [own.given(Task("t", masked), text, KEY) for masked, text in pairs]
+    samples = [own.sample_from_text(Task("t", masked), text, KEY) for masked, text in pairs]
     found = own.evaluate(own.collate(samples))
     expected: list[float] = []
     allowed = torch.tensor(members(own.allowed(Task("t", HOLE))))
@@ -96,7 +96,7 @@ def test_log_probs_equal_those_of_the_complete_model(kind: str, policy: MaskedPo
 def test_a_text_of_the_maximum_length_fits(kind: str, policy: MaskedPolicy) -> None:
     own = policy if kind == "modernbert" else MaskedPolicy(foreign(kind, policy.tokenizer), policy.tokenizer)
     expected = {"modernbert": 128, "bert": 64, "roberta": 63}[kind]
-    assert own.longest == expected
+    assert own.max_length == expected
     ids = torch.full((1, expected), 5)
     with torch.no_grad():
         assert own.model(input_ids=ids).logits.shape[1] == expected

@@ -1,4 +1,4 @@
-"""References: their scores, their renewal, and their state in a checkpoint."""
+"""Reference policies: scores, renewal and state in a checkpoint."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def largest_difference(one: dict[str, Tensor], other: dict[str, Tensor]) -> floa
 @pytest.mark.parametrize("storage", STORAGES)
 @pytest.mark.parametrize("rule", [CutRule(), CutRule(0.7, 6, 0.9)], ids=str)
 def test_a_static_reference_scores_like_the_initial_policy(kind: str, storage: str, rule: CutRule) -> None:
-    """It scores like the initial policy after the policy has changed, on the supports of the samples."""
+    """The reference still scores like the initial policy after an update, on the supports of the samples."""
     reference = reference_of(storage, kind=kind)
     policy = reference.policy
     batch = policy.collate(rollout(policy, rule=rule))
@@ -232,9 +232,9 @@ def test_a_renewed_reference_resumes_from_its_checkpoint(
 
 def test_the_reference_of_another_kind_is_rejected() -> None:
     saved = reference_of("copy", Ema(0.9)).tensors()
-    with pytest.raises(CheckpointError, match="another kind"):
+    with pytest.raises(CheckpointError, match="different kind of reference"):
         reference_of("copy").load_tensors(saved)
-    with pytest.raises(CheckpointError, match="another kind"):
+    with pytest.raises(CheckpointError, match="different kind of reference"):
         reference_of("adapter", Periodic(2)).load_tensors(saved)
 
 

@@ -117,7 +117,7 @@ def test_holes_are_tokens_and_examples_fill_them(policy: MaskedPolicy, roberta: 
         sample = policy.sample_from_text(task, text, KEY)
         assert policy.decode(sample.completion_ids) == text
         assert len(sample.decisions) == str(task.prompt).count(HOLE) == task.difficulty
-        assert domain.program(task, text).parts["recovered"] == 1.0
+        assert domain.scorer(task, text).parts["recovered"] == 1.0
         tokenized_differently += sample.completion_ids[1:-1].tolist() != policy._ids(text)
     assert tokenized_differently, "given text next to a hole may be tokenized differently"
     task = Task("t", f"def get(self, {HOLE * 4}):\n")

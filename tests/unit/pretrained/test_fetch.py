@@ -24,7 +24,7 @@ pytest.importorskip("gguf", reason="the extra gguf is not installed")
 
 @pytest.fixture
 def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PretrainedModel:
-    """A model like those of the catalogue, with its package in a local index."""
+    """A model like those in the catalogue, with its package in a local index."""
     shape = LlamaConfig(
         vocab_size=262, hidden_size=16, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2,
         num_key_value_heads=1, max_position_embeddings=64, tie_word_embeddings=True,

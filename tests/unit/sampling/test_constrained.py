@@ -87,8 +87,8 @@ def test_sampler_and_learner_agree(policy: CausalPolicy, rule: CutRule) -> None:
 def test_runs_and_single_steps_give_the_same_samples(
     policy: CausalPolicy, rule: CutRule, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Forced tokens are processed together with the token before them, or only as many as all rows have, or one at a
-    time, as some caches need.
+    """Forced tokens are processed in one pass with the preceding token, in runs that all rows share, or one at a time,
+    as some caches require.
     """
     monkeypatch.setattr(local, "ALIGNED_MEAN_LIMIT", 1.0)
     together = drawn(policy, rule)
@@ -104,7 +104,7 @@ def test_runs_and_single_steps_give_the_same_samples(
 
 
 def test_forced_tokens_need_no_extra_pass(policy: CausalPolicy, monkeypatch: pytest.MonkeyPatch) -> None:
-    """There is at most one pass after the prompt per decision of the row with the most decisions."""
+    """After the prompt there is at most one pass per decision of the row with the most decisions."""
     passes: list[int] = []
     forward = local._Wave._forward
 
@@ -128,7 +128,7 @@ def test_rows_stay_aligned_if_runs_are_rare(policy: CausalPolicy, monkeypatch: p
 
 @pytest.mark.parametrize("kernel", ["sdpa", "eager"])
 def test_rows_at_different_columns_do_not_attend_to_each_other(policy: CausalPolicy, kernel: str) -> None:
-    """Each sample is the same if it is drawn in its own batch."""
+    """Each sample is the same when drawn in a batch of its own."""
     policy.attention = (kernel, kernel)
     together = {sample.key: sample for sample in drawn(policy)}
     for slot, task in enumerate(TASKS):

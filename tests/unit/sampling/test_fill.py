@@ -1,4 +1,4 @@
-"""The fill-in sampler: draws, order and records."""
+"""The fill-in sampler: draws, order and recorded values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The local sampler: draws, records and amount of computation."""
+"""The local sampler: draws, recorded values and amount of computation."""
 
 from __future__ import annotations
 
@@ -243,7 +243,7 @@ def test_waves_cover_every_sample_once(policy: CausalPolicy, max_rows: int) -> N
 
 
 def test_the_draws_of_a_row_do_not_depend_on_its_batch(policy: CausalPolicy) -> None:
-    """Uniforms depend only on the key; on this model (no near ties) other batch shapes draw the same tokens."""
+    """Uniforms depend only on the key; on this model (no near ties) different batch shapes draw the same tokens."""
     whole = rollout(policy)
     waves = sorted(
         LocalSampler(policy, seed=0, max_rows=5).sample(requests(), Decoding(max_new_tokens=12)), key=lambda s: s.key

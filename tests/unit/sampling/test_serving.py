@@ -18,7 +18,7 @@ import steelyard
 from steelyard.cli import main
 from steelyard.constraints.base import members
 from steelyard.constraints.grammar import GrammarConstraint
-from steelyard.constraints.grammar.sources import free_text, parsed
+from steelyard.constraints.grammar.sources import parsed, unbounded_text
 from steelyard.policies.tokens import chat_template
 from tests.gguf_files import write_gguf
 from tests.grammars import TASK, grammar, small_table
@@ -34,7 +34,7 @@ def blocks(language: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A working folder with `plus`, exported with the command in the page."""
+    """A working directory with `plus`, exported with the command on the page."""
     place, before = tmp_path_factory.mktemp("serving"), Path.cwd()
     os.chdir(place)
     shape = LlamaConfig(
@@ -104,12 +104,12 @@ SCHEMA = {
     [("regex", "(ab|c)[0-1]{1,2}"), ("json_schema", SCHEMA), ("choices", ["red", "re", "green"])],
 )
 def test_the_exported_grammar_has_exactly_the_texts_of_the_constraint(kind: Any, source: Any) -> None:
-    """The grammar is passed as vLLM passes it to llguidance; all texts of both sides are enumerated."""
+    """The grammar is passed to llguidance as vLLM would pass it; the texts accepted by each side are enumerated."""
     import llguidance
 
     table = small_table()
     ours = texts_of(grammar(table, kind, source))
-    text = free_text(kind, parsed(kind, source))
+    text = unbounded_text(kind, parsed(kind, source))
     matcher = llguidance.LLMatcher(table.engine, llguidance.grammar_from("grammar", text))
     theirs = {table.engine.decode_bytes(tokens).decode() for tokens in sentences(matcher, table.end_id)}
     assert ours == theirs

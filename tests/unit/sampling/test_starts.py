@@ -1,4 +1,4 @@
-"""Every sampler records at which text offset the token of a decision starts."""
+"""Every sampler records the text offset at which the token of each decision starts."""
 
 from __future__ import annotations
 

@@ -72,4 +72,4 @@ def test_a_tracked_sample_equals_that_of_the_local_sampler(policy: CausalPolicy,
         assert support_sets(again) == support_sets(sample)
         assert (again.finish, again.text) == (sample.finish, sample.text)
     if not rule.cuts:
-        assert sum(steps) < sum(lengths)  # a forced end is not generated token by token
+        assert sum(steps) < sum(lengths)  # forced final tokens are not generated one by one

@@ -49,7 +49,7 @@ def make_policy(**options: Any) -> CausalPolicy:
 
 
 SHARED: list[Engine] = []
-"""The engine of most tests while it is open; a process can have one at a time."""
+"""The engine shared by most tests, while it is open; a process can have only one at a time."""
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def engine() -> Engine:
 
 @pytest.fixture
 def alone() -> None:
-    """For tests with their own engine."""
+    """For tests that need their own engine."""
     while SHARED:
         SHARED.pop().close()
 
@@ -180,7 +180,7 @@ class Published:
     def __init__(self, engine: Engine) -> None:
         self.before, self.after = make_policy(), make_policy()
         disturb(self.after)
-        drawn(sampler_of(engine, self.before))  # fills the prefix cache with keys and values of the old weights
+        drawn(sampler_of(engine, self.before))  # fills the prefix cache with keys and values from the old weights
         sampler = sampler_of(engine, self.after)
         sampler.publish(7)
         self.samples = drawn(sampler)

@@ -1,4 +1,4 @@
-"""The files that ``steelyard init`` writes load, are consistent, and overwrite nothing."""
+"""The files that ``steelyard init`` writes load, are consistent, and never overwrite existing files."""
 
 from __future__ import annotations
 

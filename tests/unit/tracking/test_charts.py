@@ -1,4 +1,4 @@
-"""The chart of a run is drawn from ``metrics.jsonl`` in any state, and a failure to draw never stops the run."""
+"""The chart of a run is drawn from ``metrics.jsonl`` in any state, and a drawing failure never stops the run."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def labels(scene: Scene) -> list[str]:
 
 
 def curves(scene: Scene, colour: int = 0) -> list[int]:
-    """Return the number of points of each line with this colour."""
+    """Return the number of points on each line of the given colour."""
     return [len(shape.points) for shape in scene.shapes if isinstance(shape, Line) and shape.edge == COLOURS[colour]]
 
 
@@ -90,12 +90,12 @@ def test_values_that_are_not_finite_are_counted_and_null_is_ignored() -> None:
 
 def test_a_chart_needs_at_least_one_logged_metric() -> None:
     assert {"1 step", "Reward"} <= set(labels(run_chart({"mine": [row(1)]})))
-    with pytest.raises(DataError, match=r"mine: nothing to draw; .*reward/mean"):
+    with pytest.raises(DataError, match=r"mine: nothing to plot; .*reward/mean"):
         run_chart({"mine": [{"step": 1, "other": 2.0}]})
 
 
 def test_rows_of_one_step_are_merged_and_the_last_value_counts() -> None:
-    """A file pieced together from a resumed run has such rows."""
+    """A file assembled from a resumed run may contain several rows for one step."""
     rows = [row(1), row(2, success=0.25), {"step": 3, "eval/success": 1.0}, row(2, success=0.75), row(3)]
     assert "last 50.0%" in labels(run_chart({"mine": rows}))
     assert max(curves(run_chart({"mine": rows}))) == 3

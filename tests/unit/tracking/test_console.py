@@ -278,7 +278,7 @@ def test_a_run_without_metrics_leaves_no_panel() -> None:
 def test_without_a_terminal_a_long_phase_gets_a_line() -> None:
     clock, screen = Clock(), console(80, terminal=False)
     tracker = ConsoleTracker(20, console=screen, clock=clock)
-    tracker._heartbeat.stop()  # stops its thread; the test checks the clock itself
+    tracker._heartbeat.stop()  # stops the thread; the test calls check itself
     tracker.rewind(-1)
     for second in range(300):
         clock.now = float(second)

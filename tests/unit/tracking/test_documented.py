@@ -1,4 +1,4 @@
-"""docs/metrics.md explains every metric of a run and every word on the panel."""
+"""docs/metrics.md explains every metric of a run and every term on the panel."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
 
 @steelyard.verifier(version="1", deterministic=True)
 def parted(task: Task, text: str) -> Verdict:
-    """Give parts, a rejection or a failure, depending on the first word."""
+    """Return parts, a rejection or a failure, depending on the first word."""
     words = text.split()
     if words[:1] == ["say"]:
         return Verdict.rejected("no answer", floor=-1.0)

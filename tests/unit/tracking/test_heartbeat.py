@@ -1,4 +1,4 @@
-"""Long work is reported in a log after half a minute, then rarely, even if the work itself reports nothing."""
+"""Long-running work is reported in a log after half a minute, then rarely, even if it reports nothing itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``metrics.jsonl`` is exact, valid after a kill, and truncated on resume."""
+"""``metrics.jsonl`` is exact, stays valid after a kill, and is truncated on resume."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def steps_in(path: Path) -> list[int]:
 
 def test_each_step_is_written_immediately_with_sorted_names(tmp_path: Path) -> None:
     path = tmp_path / "run" / "metrics.jsonl"
-    logged(path, 1, 2)  # not closed, but each line must be in the file already
+    logged(path, 1, 2)  # not closed, but each line must already be in the file
     lines = path.read_text().splitlines()
     assert lines[0] == '{"step": 1, "kl": 0.1, "reward/mean": 0.14285714285714285}'
     assert len(lines) == 2

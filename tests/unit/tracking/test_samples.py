@@ -124,4 +124,4 @@ def test_if_drawing_fails_the_samples_are_still_written_with_a_warning(
     ArtifactTracker(tmp_path, fail).samples(10, SHOWN)
     assert {path.name for path in tmp_path.iterdir()} == {"samples-00000010.jsonl", "samples-00000010.md"}
     assert "svg" not in (tmp_path / "samples-00000010.md").read_text()
-    assert "step 10 could not be drawn: RuntimeError: no ink" in caplog.text
+    assert "step 10 could not be rendered: RuntimeError: no ink" in caplog.text

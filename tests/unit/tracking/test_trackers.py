@@ -113,7 +113,7 @@ def test_failing_progress_is_reported_once_and_trackers_without_progress_are_ski
 
 @contextmanager
 def files_up_to(size: int) -> Iterator[None]:
-    """Let writes beyond ``size`` bytes fail as on a full disk, after a partial write."""
+    """Make writes beyond ``size`` bytes fail after a partial write, as on a full disk."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
     try:

@@ -21,7 +21,7 @@ pytest.importorskip("wandb")
 
 pytestmark = [
     pytest.mark.slow,
-    # wandb leaves resources to the garbage collector; that must not fail these tests.
+    # wandb leaves resources to the garbage collector, which must not fail these tests.
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
 ]
@@ -29,7 +29,7 @@ pytestmark = [
 
 @pytest.fixture(autouse=True)
 def no_login(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Remove the API key and the home folder that may contain one, and point to an unreachable service."""
+    """Remove the API key and the home directory that may contain one, and point to an unreachable service."""
     monkeypatch.delenv("WANDB_API_KEY", raising=False)
     monkeypatch.delenv("WANDB_MODE", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))

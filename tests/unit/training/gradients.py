@@ -13,7 +13,7 @@ from steelyard.training.learner_samples import LearnerSample
 
 
 def moved_away(items: Sequence[LearnerSample], seed: int = 1) -> list[LearnerSample]:
-    """Add old and reference log-probs that differ from the current ones, so that ratios, clips and KL are active."""
+    """Add old and reference log-probs that differ from the current ones, so that ratios, clipping and KL are active."""
     rng = np.random.default_rng(seed)
 
     def perturbed(logp_N: np.ndarray, spread: float) -> np.ndarray:

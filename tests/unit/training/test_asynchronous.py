@@ -179,7 +179,7 @@ def test_staleness_zero_is_the_synchronous_run(tmp_path: Path) -> None:
 
 
 def test_late_verdicts_do_not_hold_up_the_learner(tmp_path: Path) -> None:
-    """One of four tasks gets its verdicts only after the first step. With a bound of 2, the others go first."""
+    """One of four tasks gets its verdicts only after the first step. With a bound of 2, the others are used first."""
     taken_once = tmp_path / "taken"
 
     def slow(task: Task, text: str) -> float:

@@ -120,7 +120,7 @@ def test_the_chunk_size_does_not_change_the_result(name: str, rounding: str, mon
 
 @pytest.mark.parametrize("name", NAMES)
 def test_float32_weights_are_not_rounded(name: str) -> None:
-    """Their update is the same with and without bfloat16 weights in the optimiser."""
+    """Float32 weights get the same update with and without bfloat16 weights in the optimiser."""
     narrow, wide, alone = weights(), weights(torch.float32), weights(torch.float32)
     take(made(name, [*narrow, *wide]), range(3))
     take(made(name, alone), range(3))
@@ -199,7 +199,7 @@ def test_sharded_weights_are_updated_like_whole_ones(name: str, rounding: str, s
 
 
 def part_of(whole: Tensor, mesh: DeviceMesh) -> Any:
-    """Return the rows of this rank, sharded like FSDP does."""
+    """Return the rows of this rank, sharded as FSDP does."""
     rows = whole.detach().split(-(-whole.shape[0] // mesh.size()))
     rank = mesh.get_local_rank()
     own = rows[rank].clone() if rank < len(rows) else whole.detach()[:0]

@@ -1,4 +1,4 @@
-"""Credit against values computed by hand: spans, discounts, excluded samples and penalties."""
+"""Credit assignment compared with values computed by hand: spans, discounts, excluded samples and penalties."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def truncated_group() -> Group:
     ("how", "expected"),
     [
         ("count", [-2.0, 0.0, 2.0]),
-        ("mask", [-1.0, 1.0]),  # the truncated sample is not part of the mean
+        ("mask", [-1.0, 1.0]),  # the truncated sample is excluded from the mean
         ("penalise", [-1.0, 1.0, 0.0]),  # 4 - 3 = 1: mean of (0, 2, 1) is 1
     ],
 )
@@ -214,7 +214,7 @@ def test_equal_rewards_give_exactly_zero() -> None:
 
 
 def test_a_sample_without_decisions_is_still_compared() -> None:
-    """Its return with gamma 1/2 is 1 + 4/2 = 3, as it would be with decisions: mean of (3, 1) is 2."""
+    """The first sample's return with gamma 1/2 is 1 + 4/2 = 3, as it would be with decisions; (3, 1) has mean 2."""
     samples = [sample_of([1, 2], key=(0, 0, 0, 0), decided=[], starts=[]), sample(0, 1)]
     verdicts = [scored(5.0, (2, 1.0), (4, 4.0)), scored(1.0)]
     credit = Credit(estimator=group_mean, gamma=0.5)

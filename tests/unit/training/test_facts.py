@@ -1,4 +1,4 @@
-"""Estimators that request more inputs than rewards and groups, alone and in a run configured by TOML."""
+"""Estimators that request more inputs than rewards and groups, on their own and in a run configured in TOML."""
 
 from __future__ import annotations
 

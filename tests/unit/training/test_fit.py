@@ -29,7 +29,7 @@ def test_another_order_of_the_vocabulary(tmp_path: Path) -> None:
     second, weights, before = tiny_trainer(tmp_path, policy=policy), weights_of(policy), files_of(tmp_path)
     checkpoint = second.store.latest()
     assert checkpoint is not None
-    with pytest.raises(CheckpointError, match="another vocabulary"):
+    with pytest.raises(CheckpointError, match="a different vocabulary"):
         second.restore(checkpoint)
     assert all(bool((weights[name] == weight).all()) for name, weight in weights_of(policy).items())
     assert files_of(tmp_path) == before
@@ -48,7 +48,7 @@ def test_another_optimiser(tmp_path: Path) -> None:
 
 def test_another_shape_of_the_weights(tmp_path: Path) -> None:
     tiny_policy().save_pretrained(tmp_path)
-    with pytest.raises(CheckpointError, match="does not fit the model"):
+    with pytest.raises(CheckpointError, match="does not match the model"):
         tiny_policy(words=WORDS[:5]).load_weights(tmp_path)
 
 

@@ -252,7 +252,7 @@ def test_kl_in_the_reward_needs_both_log_probs() -> None:
 
 
 def test_scores_are_in_the_order_of_the_samples() -> None:
-    """Batches are computed longest first. Samples without decisions get an empty array."""
+    """Batches are processed longest first. Samples without decisions get an empty array."""
     policy = tiny_policy()
     learner = tiny_learner(policy, epochs=2, microbatch_tokens=20)
     samples = rollout(policy, count=3)

@@ -74,7 +74,7 @@ def test_samples_survive_a_round_trip_bit_for_bit(tmp_path: Path) -> None:
     """Includes samples with and without supports and log-probs, NaN values and text beyond ASCII."""
     policy = tiny_policy()
     drawn = rollout(policy, count=2, rule=CutRule(0.7, 4)) + rollout(policy, count=1)
-    drawn += rollout(policy, count=1, rule=CutRule(top_k=1))  # no decisions, so an empty table of supports
+    drawn += rollout(policy, count=1, rule=CutRule(top_k=1))  # no decisions, so the support table is empty
     made = with_advantages([*drawn, sample_of([1, 2, 3], 2, text="ß “x”\n", finish="length")])
     made[0].advantage_N[:] = np.nan
     ones = [np.full(len(item.sample.decisions), -0.1, np.float32) for item in made]
@@ -96,7 +96,8 @@ def test_samples_survive_a_round_trip_bit_for_bit(tmp_path: Path) -> None:
         pairs = [(a.token_ids, b.token_ids), (one.advantage_N, other.advantage_N)]
         pairs += [(one.old_logp_N, other.old_logp_N), (one.reference_logp_N, other.reference_logp_N)]
         pairs += [
-            (getattr(a.decisions, n), getattr(b.decisions, n)) for n in ("position_N", "forward_N", "logp_N", "start_N")
+            (getattr(a.decisions, n), getattr(b.decisions, n))
+            for n in ("position_N", "forward_N", "logp_N", "text_start_N")
         ]
         pairs += [(a.decisions.support_N, b.decisions.support_N)]
         if a.decisions.supports is not None:

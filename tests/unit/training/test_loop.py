@@ -71,7 +71,7 @@ def test_samples_record_the_policy_version(tmp_path: Path) -> None:
 
 
 def test_the_phases_can_be_called_one_by_one(tmp_path: Path) -> None:
-    """Sampling, verifying, scoring, credit and update by hand equal ``train_step``."""
+    """Sampling, verifying, scoring, assigning credit and updating one by one is equivalent to ``train_step``."""
     by_hand, at_once = tiny_trainer(tmp_path / "a"), tiny_trainer(tmp_path / "b")
     at_once.train_step()
     drawn = by_hand.parts.source.draw(0, 2)
@@ -155,7 +155,7 @@ def test_the_reference_is_updated_and_the_source_observes(tmp_path: Path) -> Non
 
 
 def test_the_loop_does_not_know_how_groups_are_sampled() -> None:
-    """The loop takes groups in one way, from synchronous and asynchronous rollouts alike."""
+    """The loop takes groups from synchronous and asynchronous rollouts in the same way."""
     text = Path(loop.__file__).read_text(encoding="utf-8").lower()
     assert not [word for word in ("async", "ahead", "stale", "thread", "synchronous") if word in text]
 
@@ -169,7 +169,7 @@ def test_too_many_unscored_samples_stop_the_run_with_examples(tmp_path: Path) ->
 
     trainer = tiny_trainer(tmp_path, verifier=broken)
     with pytest.raises(
-        VerifierError, match=r"(?s)8 of the last 8 samples .*max_unscored = 0\.5.*no answer for t1.*steelyard check"
+        VerifierError, match=r"(?s)8 of the last 8 samples\b.*max_unscored = 0\.5.*no answer for t1.*steelyard check"
     ):
         trainer.train()
     assert trainer.step == 0
@@ -308,7 +308,7 @@ def test_checkpoints_can_be_ranked_by_an_integer(tmp_path: Path) -> None:
 
 
 def test_a_model_as_scorer_raises_its_own_likelihood(tmp_path: Path) -> None:
-    """The judge prefers other words than the policy; training raises its likelihood of the samples."""
+    """The judge prefers different words than the policy; training raises the judge's likelihood of the samples."""
     tiny_policy(seed=5).save_pretrained(tmp_path / "judge")
     judge = LikelihoodJudge(str(tmp_path / "judge"), device="cpu")
     trainer = tiny_trainer(tmp_path, verifier=judge, steps=12, group_size=8, learner={"lr": 3e-3})
@@ -321,7 +321,7 @@ def test_a_model_as_scorer_raises_its_own_likelihood(tmp_path: Path) -> None:
 
 
 def sends(number: signal.Signals, at_call: int, then: Any = digit_share) -> Any:
-    """Return a verifier that sends a signal to this process at one of its calls."""
+    """Return a verifier that sends a signal to this process during one of its calls."""
     calls = iter(range(1, 10_000))
 
     def verify(task: Task, text: str) -> float:
@@ -412,6 +412,6 @@ def test_another_base_model_is_rejected(tmp_path: Path) -> None:
     other = run_from(1)
     checkpoint = other.store.latest()
     assert checkpoint is not None
-    with pytest.raises(CheckpointError, match="another reference policy"):
+    with pytest.raises(CheckpointError, match="a different reference policy"):
         other.restore(checkpoint)
     run_from(0).restore(checkpoint)

@@ -1,4 +1,4 @@
-"""Metrics of groups and evaluations against values computed by hand."""
+"""Metrics of groups and evaluations compared with values computed by hand."""
 
 from __future__ import annotations
 

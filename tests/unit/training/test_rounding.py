@@ -47,7 +47,7 @@ def test_the_mean_is_the_number(value: float, stream: int) -> None:
 
 
 def test_the_lower_half_is_the_number_of_integers_that_round_up() -> None:
-    """Of the 65536 integers, exactly as many round up as the lower half of the number says."""
+    """Out of all 65,536 random integers, the number that round a value up equals the lower half of its bits."""
     every = torch.arange(1 << 16, dtype=torch.int32)
     for lower in (0, 1, 0x8000, 0xFFFF):
         value = torch.tensor(0x3F80_0000 + lower, dtype=torch.int32).view(torch.float32)

@@ -1,4 +1,4 @@
-"""Signals: the first requests a stop, a second acts as usual, and an ignored signal stays ignored."""
+"""Signals: the first requests a stop, a second has its usual effect, and an ignored signal stays ignored."""
 
 from __future__ import annotations
 

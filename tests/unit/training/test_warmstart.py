@@ -56,10 +56,10 @@ def test_the_loss_is_the_cross_entropy_of_the_answers_and_their_ends() -> None:
     assert metrics["loss"] == pytest.approx(loss_of(metrics), rel=1e-5)
 
 
-def test_examples_are_learnt_by_heart() -> None:
+def test_examples_are_memorised() -> None:
     policy = tiny_policy(sharpness=1.0)
     learner = learner_of(policy, 3e-3)
-    losses = [loss_of(found) for found in warm_start(learner, itertools.cycle(EXAMPLES), steps=60, batch=3)]
+    losses = [loss_of(metrics) for metrics in warm_start(learner, itertools.cycle(EXAMPLES), steps=60, batch=3)]
     assert len(losses) == 60
     assert losses[-1] < 0.1 < 1.0 < losses[0]
 

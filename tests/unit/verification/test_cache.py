@@ -149,7 +149,7 @@ def test_verifiers_without_an_import_path_are_not_cached(tmp_path: Path) -> None
 
     for function in (above(1), partial(above(1)), threading.Lock().__enter__):
         verifier = FunctionVerifier(function, name="f", version="1", deterministic=True)
-        assert "imported by name" in why_not_cached(verifier)
+        assert "cannot be imported" in why_not_cached(verifier)
     locked = FunctionVerifier(AtLeast(threading.Lock()), version="1", deterministic=True)  # type: ignore[arg-type]
     assert "lock" in why_not_cached(locked)
 

@@ -1,4 +1,4 @@
-"""The report of a check, against values computed by hand."""
+"""The report of a check, compared with values computed by hand."""
 
 from __future__ import annotations
 

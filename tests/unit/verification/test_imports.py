@@ -1,4 +1,4 @@
-"""Verifiers, domains and data can be imported without torch and the extras, so workers start fast."""
+"""Verifiers, domains and data can be imported without torch or the extras, so workers start quickly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The inline pool: when it verifies, and that every item gets exactly one verdict."""
+"""The inline pool: when items are verified, and that every item gets exactly one verdict."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Verifiers by import path, and the errors for wrong paths."""
+"""Verifiers loaded by import path, and the errors for invalid paths."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_a_class_that_is_not_a_verifier_is_not_instantiated() -> None:
         ("my_checks:scores", "no 'scores'; did you mean 'score'"),
         ("my_checks:zzz", "no 'zzz'; it has .*declared"),
         ("my_checks:Longer.fix", "did you mean 'fixed'"),
-        ("my_checks:limit", "is a int, which cannot be called"),
+        ("my_checks:limit", "has type int, which is not callable"),
     ],
 )
 def test_errors_for_wrong_paths(path: str, message: str) -> None:

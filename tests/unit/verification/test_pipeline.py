@@ -94,7 +94,7 @@ def test_a_truncated_sample_is_rejected_without_verifying(item) -> None:
 
 
 class RecordingStage(Stage):
-    """Answers one text and records what it sees."""
+    """Returns a verdict for one text and records all calls."""
 
     def __init__(self, name: str, answers: str, seen: list[str]) -> None:
         self.name, self.answers, self.seen = name, answers, seen

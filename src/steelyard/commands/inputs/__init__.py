@@ -1,1 +1,1 @@
-"""Inputs that several commands share: runs and models, artifact files, sampled groups, and the machine itself."""
+"""Inputs shared by several commands: runs and models, artifact files, sampled groups, and the machine itself."""

@@ -25,7 +25,7 @@ OPTIONS = "domain.options."
 
 
 def open_domain(where: str, overrides: Sequence[str], *, trust: bool) -> Domain:
-    """Open a domain by name or import path, or the domain of a run with the run's options."""
+    """Open a domain by name or import path, or open a run's domain with the run's options."""
     if is_domain(where):
         return make_domain(where, **_domain_options(overrides))
     if (found := run_at(Path(where))) is None:
@@ -38,7 +38,7 @@ def open_domain(where: str, overrides: Sequence[str], *, trust: bool) -> Domain:
 def domain_of_run(config: Config) -> Domain:
     if config.domain is None:
         raise ConfigError(
-            f"{config.run.name} has no domain, so its samples cannot be drawn or summarised; `steelyard sample RUN` "
+            f"{config.run.name} has no domain, so its samples cannot be rendered or summarised; `steelyard sample RUN` "
             "prints them as text, and `steelyard eval RUN` measures reward and success"
         )
     return make_domain(config.domain.name, **config.domain.options)
@@ -49,13 +49,13 @@ def known_domains() -> str:
 
 
 def read_artifact(path: str) -> str:
-    """Read the text of a file, or of stdin for ``-``."""
+    """Read text from a file, or from stdin for ``-``."""
     if path == STDIN:
         return sys.stdin.read()
     try:
         return Path(path).read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise DataError(f"{path}: no such file (working folder: {Path.cwd()})") from None
+        raise DataError(f"{path}: no such file (working directory: {Path.cwd()})") from None
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"{path} cannot be read as text: {error}") from None
 

@@ -51,7 +51,7 @@ def sample_groups(
 
 
 def temperature_of(config: Config) -> float:
-    """Return the temperature used for evaluation and for samples that commands show."""
+    """Return the temperature used for evaluation and for samples shown by commands."""
     from steelyard.compose import build_evaluation_decoding
 
     return build_evaluation_decoding(config).rule.temperature

@@ -24,7 +24,7 @@ CORE = (
 
 @dataclass(frozen=True, slots=True)
 class Extra:
-    """A named group of optional packages, and the features they enable."""
+    """A named group of optional packages and the features they enable."""
 
     packages: tuple[str, ...]
     enables: str
@@ -70,7 +70,7 @@ def missing(extra: Extra) -> list[str]:
 
 
 def devices() -> list[Device]:
-    """List the devices that models can run on, in the order in which ``model.device = "auto"`` prefers them."""
+    """List the devices that models can run on, in the order preferred by ``model.device = "auto"``."""
     import torch
 
     found: list[Device] = []
@@ -85,13 +85,13 @@ def devices() -> list[Device]:
 
 
 def product_rates(size: int = 384, seconds: float = 0.1) -> dict[str, float]:
-    """Measure the FLOP/s of a matrix product on the CPU for each dtype, to see which is faster for training."""
+    """Measure the FLOP/s of a matrix product on the CPU in each dtype, to find the faster one for training."""
     import torch
 
     rates = dict[str, float]()
     for name in ("float32", "bfloat16"):
         matrix = torch.ones(size, size, dtype=getattr(torch, name))
-        torch.mm(matrix, matrix)  # the first product sets up kernels
+        torch.mm(matrix, matrix)  # warm-up: the first matrix product loads the kernels
         done, start = 0, time.perf_counter()
         while time.perf_counter() - start < seconds:
             torch.mm(matrix, matrix)
@@ -101,7 +101,7 @@ def product_rates(size: int = 384, seconds: float = 0.1) -> dict[str, float]:
 
 
 def available_memory() -> int | None:
-    """Return the main memory still available to this process, respecting its container's limit."""
+    """Return the main memory available to this process, taking container limits into account."""
     known = [amount for amount in (_machine_memory(), _container_memory()) if amount is not None]
     return min(known, default=None)
 
@@ -117,7 +117,7 @@ def _machine_memory() -> int | None:
 
 
 def _container_memory() -> int | None:
-    """Read the limit from control groups, version 2."""
+    """Read the memory limit from cgroups v2."""
     group = Path("/sys/fs/cgroup")
     limit, used = (_lines(group / name)[:1] for name in ("memory.max", "memory.current"))
     if not limit or not used or not limit[0].isdigit():

@@ -41,27 +41,32 @@ def add_target(
         "--checkpoint",
         default=CHECKPOINT,
         metavar="WHICH",
-        help="checkpoint of a run: latest, best, a step number, or start for the model before training (%(default)s)",
+        help="checkpoint of a run: latest, best, a step number, or start for the model before training "
+        "(default: %(default)s)",
     )
-    parser.add_argument("--recipe", metavar="RECIPE|FILE", help="for a model: recipe that provides tasks and verifier")
+    parser.add_argument(
+        "--recipe", metavar="RECIPE|FILE", help="for a model: recipe that provides the tasks and the verifier"
+    )
     add_trust(parser)
 
 
 def add_trust(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--trust", action="store_true", help="execute the code that someone else's run or recipe names")
+    parser.add_argument(
+        "--trust", action="store_true", help="allow running code referenced by someone else's run or recipe"
+    )
 
 
 def resolve(arguments: argparse.Namespace, overrides: Sequence[str], *, unused: Collection[str] = ()) -> Target:
-    """Find the run, or the model and its recipe, that the arguments name, without loading weights.
+    """Find the run, or the model and recipe, named by the arguments, without loading weights.
 
-    ``unused``: parts (keys of ``NAMED_BY``) that the command does not need; code that only they name needs no trust.
+    ``unused``: parts (keys of ``NAMED_BY``) that the command does not need; code named only by them needs no trust.
     """
     found = run_at(Path(arguments.target))
     if found is None:
         if not (Path(arguments.target).exists() or arguments.recipe or overrides or getattr(arguments, "prompt", None)):
             raise ConfigError(
-                f"{arguments.target}: no such run or model; for a model on the hub, name a recipe with tasks and "
-                f"verifier: --recipe RECIPE"
+                f"{arguments.target}: no such run or model; for a model on the hub, pass a recipe that provides the "
+                "tasks and the verifier: --recipe RECIPE"
             )
         named = parse_overrides(overrides)
         uses = _sections_used(unused)
@@ -101,7 +106,7 @@ def read_named_run(
             given = ", ".join(f"{part}=…" for part in needed)
             raise ConfigError(
                 f"{run} was started from Python with a {' and a '.join(needed)} that no other process can import: "
-                f"name it on the command line ({keys}), or use Python: steelyard.open_run({str(run)!r}, {given})"
+                f"specify it on the command line ({keys}), or use Python: steelyard.open_run({str(run)!r}, {given})"
             )
         named["run.supplied"] = missing
     config = read_run(run, named)
@@ -133,7 +138,7 @@ def _model_config(
 
 
 def _unnamed(parts: Sequence[str], named: Mapping[str, Any]) -> list[str]:
-    """Return the parts that none of the given keys names."""
+    """Return the parts that are not named by any of the given keys."""
     return [part for part in parts if not any(key.startswith(NAMED_BY[part]) for key in named)]
 
 

@@ -1,1 +1,1 @@
-"""Output that several commands share: the console, files, galleries, HTML pages, and help on configuration keys."""
+"""Output shared by several commands: the console, files, galleries, HTML pages, and help on configuration keys."""

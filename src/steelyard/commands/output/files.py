@@ -1,4 +1,4 @@
-"""Write output files in the format that the file name selects."""
+"""Write output files in the format selected by the file name."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from steelyard.errors import ConfigError, DataError
 
 
 def format_of(path: Path, known: Sequence[str], option: str) -> str:
-    """Return the format that a file name's suffix selects."""
+    """Return the format selected by a file name's suffix."""
     form = path.suffix.removeprefix(".").lower()
     if form not in known:
         suffixes = ", ".join(f".{name}" for name in known)

@@ -1,4 +1,4 @@
-"""Write the samples of a run to one folder per task: a contact sheet, and every artifact as text, best first."""
+"""Write a run's samples to one folder per task: a contact sheet and every artifact as text, best first."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class TaskGallery:
     sheet: Path
     """The contact sheet: PNG if it could be written, otherwise SVG."""
     best: Path | None
-    """Text file of the best artifact; None if no sample contained an artifact."""
+    """Text file with the best artifact; None if no sample contained one."""
     verdict: Verdict
-    """Verdict of the best artifact."""
+    """Verdict on the best artifact."""
     successes: int
     samples: int
     note: str = ""
-    """Why a picture format is missing, if it is."""
+    """Why a picture format is missing, if one is."""
 
 
 def write_gallery(
@@ -39,7 +39,7 @@ def write_gallery(
 ) -> TaskGallery:
     """Write the contact sheet as SVG and, if possible, PNG, and the artifacts as ``01.txt``, ``02.txt``, ...
 
-    Text files of an earlier call are removed.
+    Text files from an earlier call are removed.
     """
     artifacts, note = ranked(domain, group), ""
     for old in folder.glob("*.txt"):

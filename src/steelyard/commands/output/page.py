@@ -29,11 +29,13 @@ LEGEND = '<p><span class="right">same as the original</span> <span class="made">
 
 
 def read_shown(run: Path) -> list[dict[str, Any]]:
-    """Read the samples that a run recorded for display, in order of steps."""
+    """Read the samples that a run recorded for display, in step order."""
     files = sorted((run / "artifacts").glob("samples-*.jsonl"))
     rows = [json.loads(line) for file in files for line in file.read_text(encoding="utf-8").splitlines()]
     if not rows:
-        raise DataError(f"{run} has recorded no samples yet; tracking.samples_every sets how often it does")
+        raise DataError(
+            f"{run} has not recorded any samples yet; tracking.samples_every sets how often samples are recorded"
+        )
     return rows
 
 

@@ -25,7 +25,7 @@ def positive(text: str) -> int:
 
 
 def amount(size: float) -> str:
-    """Format a number of bytes with three digits."""
+    """Format a number of bytes to three significant digits."""
     for unit in ("B", "kB", "MB", "GB"):
         if size < 1000:
             return f"{size:.3g} {unit}"
@@ -50,7 +50,7 @@ def stderr() -> Console:
 def loading(what: str) -> Iterator[None]:
     """Show a spinner while models load, and silence the libraries' own messages.
 
-    Without a terminal, log lines appear if loading takes long.
+    Without a terminal, log lines appear if loading takes a long time.
     """
     console = stderr()
     with console.status(f"loading {what}") if console.is_terminal else stages(f"loading {what}"):

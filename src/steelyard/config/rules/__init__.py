@@ -1,6 +1,7 @@
-"""Rules that reject combinations of keys that cannot work, each with a reason.
+"""Rules that reject invalid combinations of keys and explain why.
 
-A rule is a generator of problems over the whole configuration. All rules run, so that one error lists every problem.
+A rule is a generator that checks the whole configuration and yields problems. All rules run, so that one error lists
+every problem.
 """
 
 from __future__ import annotations
@@ -57,5 +58,5 @@ RULES: tuple[Callable[[Sections], Iterator[Problem]], ...] = (
 
 
 def broken_rules(config: Sections) -> list[Problem]:
-    """Return every problem of the configuration, in the order of the rules."""
+    """Return every problem in the configuration, in rule order."""
     return [problem for rule in RULES for problem in rule(config)]

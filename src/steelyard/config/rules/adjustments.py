@@ -1,4 +1,4 @@
-"""Adjust values that depend on other keys: the default learning rate, and warm-ups longer than a short run."""
+"""Adjust values that depend on other keys: the default learning rate, and warm-ups too long for the run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from steelyard.config.warmstart import WarmstartConfig
 
 WARMUP_SHARE = 10
-"""A warm-up that does not fit is shortened to the number of steps divided by this."""
+"""A warm-up that is too long is shortened to the number of steps divided by this value."""
 
 
 def adjusted(config: Config) -> tuple[Config, list[str]]:

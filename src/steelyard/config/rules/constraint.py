@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from steelyard.config.sections import Sections
 
 FORMS = {"json_schema": (dict, "a table"), "choices": (tuple, "a list of strings")}
-"""Type of ``constraint.source`` for the kinds that do not take text."""
+"""Type of ``constraint.source`` for the kinds that do not take a string."""
 
 
 def source(config: Sections) -> Iterator[Problem]:
@@ -43,7 +43,7 @@ def options(config: Sections) -> Iterator[Problem]:
                 reason = "an automaton is a class; name it in constraint.source as module:Class"
                 yield Problem(f"constraint.{name}", getattr(constraint, name), reason)
         return
-    for name in ("options", "over"):
+    for name in ("options", "symbols"):
         if getattr(constraint, name):
             reason = f"applies only to kind = 'automaton', but kind is '{constraint.kind}'; remove it"
             yield Problem(f"constraint.{name}", getattr(constraint, name), reason)

@@ -39,7 +39,9 @@ def estimator_k(config: Sections) -> Iterator[Problem]:
     if k is None:
         return
     if advantage in ADVANTAGES and not needs_k:
-        yield Problem("credit.k", k, f"advantage = '{advantage}' has no k; remove it, or use {' or '.join(SMALLEST_K)}")
+        yield Problem(
+            "credit.k", k, f"advantage = '{advantage}' does not use k; remove it, or use {' or '.join(SMALLEST_K)}"
+        )
     if k > group_size:
         yield Problem("credit.k", k, f"must not exceed sampling.group_size ({group_size}); lower k or raise group_size")
     if k < SMALLEST_K.get(advantage, 1):
@@ -49,7 +51,7 @@ def estimator_k(config: Sections) -> Iterator[Problem]:
 
 
 def rewards_of_pass_at_k(config: Sections) -> Iterator[Problem]:
-    """Reject settings that produce rewards other than 0 and 1, which would stop the run midway."""
+    """Reject settings that produce rewards other than 0 and 1, because they would stop the run midway."""
     credit, kl, floor = config.credit, config.loss.kl, config.verify.floor
     if credit.advantage != "pass_at_k":
         return

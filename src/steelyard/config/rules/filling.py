@@ -1,4 +1,4 @@
-"""Rules for masked models, which fill in holes instead of continuing a text."""
+"""Rules for masked models, which fill holes instead of continuing text."""
 
 from __future__ import annotations
 

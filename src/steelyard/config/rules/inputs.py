@@ -16,10 +16,10 @@ def model_source(config: Sections) -> Iterator[Problem]:
     model, supplied = config.model, "model" in config.run.supplied
     given = [name for name in ("path", "scratch") if getattr(model, name) is not None]
     if not given and not supplied:
-        yield Problem("model", None, "no model is given; set model.path (hub id or folder) or the table model.scratch")
+        yield Problem("model", None, "no model specified; set model.path (hub id or folder) or the table model.scratch")
     if len(given) + supplied > 1:
         both = " and ".join([f"model.{name}" for name in given] + ["a model from Python"] * supplied)
-        yield Problem("model", None, f"{both} are given, but a run trains one model; remove one")
+        yield Problem("model", None, f"{both} are specified, but a run trains only one model; remove one")
 
 
 def scratch_shape(config: Sections) -> Iterator[Problem]:
@@ -108,11 +108,11 @@ def task_source(config: Sections) -> Iterator[Problem]:
     given = [name for name in ("file", "dataset", "prompts") if tasks and getattr(tasks, name) is not None]
     own = tasks is not None and tasks.source is not None and tasks.source.brings_tasks
     if not given and not supplied and not own:
-        reason = "no tasks are given; set tasks.file, tasks.dataset, tasks.prompts or a [domain]"
+        reason = "no tasks specified; set tasks.file, tasks.dataset, tasks.prompts or a [domain]"
         yield Problem("tasks", None, reason)
     if len(given) + supplied > 1:
         names = " and ".join([f"tasks.{name}" for name in given] + ["tasks from Python"] * supplied)
-        yield Problem("tasks", None, f"{names} are given, but tasks come from one place; keep one")
+        yield Problem("tasks", None, f"{names} are specified, but tasks must come from a single source; keep one")
 
 
 def task_options(config: Sections) -> Iterator[Problem]:
@@ -140,7 +140,7 @@ def sampled_source(config: Sections) -> Iterator[Problem]:
         reason = f"does not use tasks.{listed[0]}; remove that key, or make it a part of a mixture"
         yield Problem("tasks.source.kind", source.kind, reason)
     if tasks.held_out and not listed:
-        yield Problem("tasks.held_out", tasks.held_out, "can only hold out listed tasks; set tasks.eval_file instead")
+        yield Problem("tasks.held_out", tasks.held_out, "works only with listed tasks; set tasks.eval_file instead")
     if source.kind == "generated" and not config.has_domain and source.function is None:
         yield Problem("tasks.source.function", None, "is required without a [domain] that generates tasks")
     yield from _foreign_keys(source)
@@ -157,7 +157,7 @@ def sampled_source(config: Sections) -> Iterator[Problem]:
 
 
 def _foreign_keys(source: SourceConfig) -> Iterator[Problem]:
-    """Reject keys that apply to another kind of source."""
+    """Reject keys that apply only to another kind of source."""
     kind = source.kind if source.kind in SOURCES else "module:Class"
     owners = {"function": "generated", "limit": "dataset", "parts": "mixture", "options": "module:Class"}
     for key, owner in owners.items():
@@ -193,7 +193,7 @@ def verifier_source(config: Sections) -> Iterator[Problem]:
             yield Problem("verify.verifier" if verify.verifier else "verify", verify.verifier, reason)
         return
     if not given and not supplied:
-        reason = "no verifier is given; set it to your function as module:function, or list verify.verifiers"
+        reason = "no verifier specified; set it to your function as module:function, or list verify.verifiers"
         yield Problem("verify.verifier", None, reason)
     if verify.verifier is not None and verify.verifiers:
         reason = "is for a single verifier; move it to verify.verifiers"

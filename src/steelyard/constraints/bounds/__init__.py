@@ -1,7 +1,7 @@
-"""Computes the shortest and longest sentences of text grammars, and limits that make every sentence fit.
+"""Computes the shortest and longest sentences of text grammars, and the limits that make every sentence fit.
 
 A sentence of n bytes takes at most n tokens, because every byte is a token in a byte-level vocabulary. Lengths are
-therefore counted in UTF-8 bytes. Nothing here needs the grammar engine.
+therefore counted in UTF-8 bytes. This package does not need the grammar engine.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""JSON schemas: finds the shortest instance, and limits open-ended parts so that the longest instance fits.
+"""JSON schemas: finds the shortest instance and limits open-ended parts so that the longest instance fits.
 
 Instances are measured as they are sampled: compact (``{"a":1,"b":[2,3]}``), with keys in the schema's order and only
-the escapes of :data:`ESCAPES`. A character of a string then takes at most four bytes.
+the escapes of :data:`ESCAPES`. Each character of a string then takes at most four bytes.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ __all__ = ["ESCAPES", "bound", "check", "longest", "shortest"]
 ESCAPES = '"\\bfnrt'
 """Characters allowed after a backslash in a string. Other control characters (``\\u0001``) cannot be written."""
 EXACT_DIGITS = 15
-"""Integers with up to this many digits are exact as floats, in which schema limits are stored."""
+"""Integers with up to this many digits are exact as floats, the type in which schema limits are stored."""
 
 
 @dataclass(frozen=True)
 class LengthLimits:
-    """LengthLimits for the parts that a schema leaves open."""
+    """Limits for the open-ended parts of a schema."""
 
     characters: int
     items: int
@@ -47,19 +47,19 @@ class LengthLimits:
 
 
 def shortest(schema: Schema) -> str | None:
-    """Return the shortest instance as text, or None if no instance fits into a sample.
+    """Return the shortest instance as text, or None if no instance fits in a sample.
 
     Raise :class:`LengthUnknown` if a part cannot be analysed.
     """
     tree = read(schema)
     known: dict[str, str | None] = dict.fromkeys(tree.definitions)
-    for _ in range(len(known) + 1):  # recursion only makes instances longer
+    for _ in range(len(known) + 1):  # recursion can only make instances longer
         known = {target: _shortest(node, known) for target, node in tree.definitions.items()}
     return _shortest(tree.root, known)
 
 
 def bound(schema: Schema, max_bytes: int) -> Schema:
-    """Add the widest limits to the open parts of a schema such that no instance exceeds ``max_bytes`` bytes.
+    """Limit the open-ended parts of a schema as loosely as possible so that every instance fits in ``max_bytes``.
 
     Raise :class:`LengthUnknown` with the reason if that is impossible.
     """
@@ -83,7 +83,7 @@ def bound(schema: Schema, max_bytes: int) -> Schema:
 
 
 def longest(schema: Schema) -> int:
-    """Return the bytes of the longest instance, or raise :class:`LengthUnknown` if there is none."""
+    """Return the size in bytes of the longest instance, or raise :class:`LengthUnknown` if there is none."""
     tree = read(schema)
     sizes = [_longest(tree.root, limits, tree, (), {}) for limits in (LengthLimits(1, 1, 1), LengthLimits(2, 2, 2))]
     if sizes[0] != sizes[1]:
@@ -96,7 +96,7 @@ def _equal_limits(size: int) -> LengthLimits:
 
 
 def _largest(fits: Callable[[int], bool], high: int) -> int:
-    """Return the largest number that fits by bisection; 1 must fit, and ``fits`` must be monotonic."""
+    """Find the largest number that fits by bisection; 1 must fit, and ``fits`` must be monotonic."""
     low = 1
     high = max(high, low)
     while low < high:
@@ -140,12 +140,12 @@ def _shortest_array(node: Array, known: Mapping[str, str | None]) -> str | None:
 
 
 def _joined(texts: Sequence[str]) -> str | None:
-    """Join the texts with commas, or return None if that is longer than any sample."""
+    """Join the strings with commas, or return None if the result is longer than any sample."""
     return ",".join(texts) if sum(map(len, texts)) <= MAX_CHARACTERS else None
 
 
 def _repeated(text: str, times: int) -> str | None:
-    """Repeat the text, or return None if that is longer than any sample."""
+    """Repeat the text, or return None if the result is longer than any sample."""
     try:
         return repeated(text, times)
     except TooLong:
@@ -167,14 +167,14 @@ def _shortest_object(node: Object, known: Mapping[str, str | None]) -> str | Non
 
 
 def _longest(node: Node, limits: LengthLimits, tree: Tree, within: tuple[str, ...], known: dict[str, int]) -> int:
-    """Return the bytes of the longest instance. ``known`` caches definitions, which may be referenced many times."""
+    """Return the size in bytes of the longest instance. ``known`` caches definitions that are referenced repeatedly."""
     if isinstance(node, Fixed):
         return max(map(_size, node.texts), default=0)
     if isinstance(node, Text):
         return _longest_text(node, limits)
     if isinstance(node, Integer):
         low, high = _range(node, limits)
-        return max(len(str(low)), len(str(high)), 2 if low < 0 <= high else 1)  # -0 is also an integer
+        return max(len(str(low)), len(str(high)), 2 if low < 0 <= high else 1)  # -0 is a valid integer
     if isinstance(node, Choice):
         return max(_longest(option, limits, tree, within, known) for option in node.options)
     if isinstance(node, Reference):
@@ -211,7 +211,7 @@ def _range(node: Integer, limits: LengthLimits) -> tuple[int, int]:
     widest = 10**limits.digits - 1
     low = node.minimum if node.minimum is not None else -widest if node.maximum is None else min(-widest, node.maximum)
     high = node.maximum if node.maximum is not None else widest if node.minimum is None else max(widest, node.minimum)
-    room = node.step - 1  # so that the range contains a multiple of the step
+    room = node.step - 1  # ensures that the range contains a multiple of the step
     return (low - room if node.minimum is None else low, high + room if node.maximum is None else high)
 
 

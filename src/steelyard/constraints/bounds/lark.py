@@ -1,8 +1,8 @@
-"""Lark grammars in the engine's dialect: finds the shortest sentence by a fixpoint over the rules.
+"""Lark grammars in the engine's dialect: finds the shortest sentence by fixpoint iteration over the rules.
 
-Only constructs with a length are parsed: literals, ranges, regular expressions, groups, repeats, imports of ``common``
-and embedded JSON schemas. Anything else raises :class:`LengthUnknown`. The engine's terminals are greedy (``00`` is one
-``INT``, not two), so the real sentence can be longer where terminals are adjacent.
+Only constructs with a known length are parsed: literals, ranges, regular expressions, groups, repetitions, imports of
+``common`` and embedded JSON schemas. Anything else raises :class:`LengthUnknown`. The engine's terminals are greedy
+(``00`` is one ``INT``, not two), so the actual shortest sentence can be longer where terminals are adjacent.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ COMMON = {
     **dict.fromkeys(("CR", "LF", "NEWLINE"), "\n"),
     "ESCAPED_STRING": '""',
 }
-"""The shortest text of each terminal of the ``common`` library."""
+"""The shortest text for each terminal of the ``common`` library."""
 
 LEXEMES = re.compile(
     r"""
@@ -151,7 +151,7 @@ def _lexemes(grammar: str) -> list[Token]:
 
 
 class _Parser:
-    """A recursive-descent parser of the tokens."""
+    """A recursive-descent parser over the tokens."""
 
     def __init__(self, grammar: str) -> None:
         self.tokens = [*_lexemes(grammar), ("end", "")]

@@ -1,6 +1,6 @@
-r"""Regular expressions: finds the shortest matching text and the size of the longest.
+r"""Regular expressions: finds the shortest matching text and the size of the longest one.
 
-Patterns are parsed with Python's own parser. Syntax that Python reads differently from the engine (Rust's ``\p{L}`` or
+Patterns are parsed by Python's own parser. Syntax that Python reads differently from the engine (Rust's ``\p{L}`` or
 nested classes) raises :class:`LengthUnknown`.
 """
 
@@ -17,13 +17,13 @@ from functools import partial
 from typing import Any, cast
 
 Weigh = Callable[[int], int]
-"""Returns the bytes of a code point."""
+"""Returns the size of a code point in bytes."""
 
 MAX_CHARACTERS = 1 << 22
-"""More than any sample has; longer shortest texts are not constructed."""
+"""Longer than any sample; shortest texts beyond this length are not constructed."""
 TOO_LONG = f"its shortest sentence is longer than {MAX_CHARACTERS} characters; lower its minimum counts"
 EDGES = (0x00, 0x1F, 0x22, 0x5C, 0x7F, 0x7FF, 0xFFFF, 0x10FFFF)
-"""The heaviest code point of any range is one of its ends or one of these, in UTF-8 and in JSON strings."""
+"""The heaviest code point of any range is one of its endpoints or one of these, both in UTF-8 and in JSON strings."""
 COMMON_CHARACTERS = "a0 A_-.,!" + string.printable + "\x00\u00e9\u4e00"
 CATEGORIES = {
     "CATEGORY_DIGIT": re.compile(r"\d", re.ASCII),
@@ -71,7 +71,7 @@ ENDS = (("AT", "AT_END"), ("AT", "AT_END_STRING"))
 
 
 def read(pattern: str) -> Pattern:
-    """Parse a pattern; raise :class:`LengthUnknown` if Python cannot, or reads it differently from the engine."""
+    """Parse a pattern; raise :class:`LengthUnknown` if Python cannot parse it or disagrees with the engine."""
     parser: Any = importlib.import_module("re._parser")
     try:
         with warnings.catch_warnings():
@@ -83,12 +83,12 @@ def read(pattern: str) -> Pattern:
 
 
 def shortest(pattern: str) -> str:
-    """Return the text with the fewest bytes that the complete pattern matches."""
+    """Return the text with the fewest bytes that matches the complete pattern."""
     return _shortest(read(pattern).items)
 
 
 def longest(pattern: str, weigh: Weigh = utf8_bytes) -> int:
-    """Return the weight of the heaviest text that the complete pattern matches."""
+    """Return the weight of the heaviest text that matches the complete pattern."""
     found = read(pattern)
     return _longest(found.items, _with_case(weigh, found))
 
@@ -112,7 +112,7 @@ def classes(pattern: str) -> list[Callable[[str], bool]]:
 
 
 def _with_case(weigh: Weigh, pattern: Pattern) -> Weigh:
-    """Account for longer case variants of letters: the Kelvin sign matches k if case is ignored."""
+    """Account for longer case variants of letters: the Kelvin sign matches k when case is ignored."""
     return (lambda code: max(weigh(code), 3)) if pattern.ignore_case else weigh
 
 
@@ -147,7 +147,7 @@ def _shortest_of(name: str, argument: Any) -> str:
 
 
 def _shortest_branch(branches: list[tuple[tuple[str, Any], ...]]) -> str:
-    """Return the shortest branch; branches that are too long are skipped."""
+    """Return the shortest branch; overlong branches are skipped."""
     texts: list[str] = []
     for branch in branches:
         with suppress(TooLong):
@@ -245,7 +245,7 @@ def _is_member(kind: str, value: Any, character: str) -> bool:
 
 
 def _heaviest(name: str, argument: Any, weigh: Weigh) -> int:
-    """Return the weight of the heaviest character of a class; a negated class may contain any."""
+    """Return the weight of the heaviest character of a class; a negated class may contain any character."""
     if name == "LITERAL":
         return weigh(argument)
     members = _items(argument) if name == "IN" else ()
@@ -265,7 +265,7 @@ def _heaviest(name: str, argument: Any, weigh: Weigh) -> int:
 
 
 def _codes_of_category(name: str) -> list[int]:
-    """Return code points of a category, with the heaviest. In JSON schemas white space is Unicode, the rest ASCII."""
+    """Return code points of a category, including the heaviest. In JSON schemas, only whitespace covers Unicode."""
     if "NOT_" in name or name not in CATEGORIES:
         return list(EDGES)
     wide = [0x3000] if name == "CATEGORY_SPACE" else []

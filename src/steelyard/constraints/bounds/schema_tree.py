@@ -1,8 +1,8 @@
-r"""Parses a JSON schema into a tree, and rejects schemas that sampling would not enforce.
+r"""Parses a JSON schema into a tree and rejects schemas that sampling would not enforce.
 
 Every sample is valid, but not every valid instance can be sampled: keys follow the order of ``properties``, integers
-are never written as ``1.0`` or ``1e3``, control characters only as short escapes, and a ``format`` is enforced. In a
-``pattern`` ``\d`` and ``\w`` are ASCII as in ECMAScript, so ``[^\w]`` is wider than in Python's jsonschema.
+are never written as ``1.0`` or ``1e3``, control characters appear only as short escapes, and a ``format`` is enforced.
+In a ``pattern``, ``\d`` and ``\w`` are ASCII-only as in ECMAScript, so ``[^\w]`` is wider than in Python's jsonschema.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ Schema = Mapping[str, Any]
 
 WIDEST_CHARACTER = 4
 FORMATS = {"date": ("2000-01-01", 10), "uuid": ("0" * 8 + "-0000-1000-8000-" + "0" * 12, 36), "ipv4": ("0.0.0.0", 15)}  # noqa: S104 - not an address to bind
-"""Shortest text and maximum length of the formats that have them."""
+"""Shortest text and maximum length of each format that has them."""
 
 UNWRITABLE = re.compile(r"[\x00-\x07\x0b\x0e-\x1f\x7f]")
-"""Control characters without a short escape. The engine drops them from literal texts."""
+"""Control characters without a short escape. The engine drops them from literals."""
 
 ANNOTATIONS = frozenset(
     [
@@ -82,7 +82,7 @@ ENFORCED = frozenset(
 
 @dataclass(frozen=True)
 class Fixed:
-    """A choice of fixed texts."""
+    """A choice between fixed strings."""
 
     source: Schema
     texts: tuple[str, ...]
@@ -94,11 +94,11 @@ class Text:
     minimum: int
     maximum: int | None
     width: int = WIDEST_CHARACTER
-    """Bytes of the widest character."""
+    """Size of the widest character in bytes."""
     example: str = ""
     """The shortest text, if a pattern or format requires more than a length."""
     longest: int | None = None
-    """Maximum bytes, if a pattern or format limits them."""
+    """Maximum size in bytes, if a pattern or format limits it."""
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ class Reference:
 
 @dataclass(frozen=True)
 class Opaque:
-    """A part that has no longest form or is not analysed; ``shortest`` is set if known."""
+    """A part that is unbounded or not analysed; ``shortest`` is set if known."""
 
     source: Schema
     reason: str
@@ -154,7 +154,7 @@ Node = Fixed | Text | Integer | Array | Object | Choice | Reference | Opaque
 
 @dataclass
 class Tree:
-    """The structure of a schema, with the definitions that it references."""
+    """The structure of a schema and the definitions it references."""
 
     root: Node
     definitions: dict[str, Node] = field(default_factory=dict[str, Node])
@@ -164,7 +164,7 @@ class Tree:
 
 
 def check(schema: object) -> Schema:
-    """Return the schema if sampling enforces all of it; otherwise raise ``ConstraintError`` with the keywords."""
+    """Return the schema if sampling enforces all of it; else raise a ``ConstraintError`` that names the keywords."""
     if not isinstance(schema, Mapping):
         raise ConstraintError(f"a JSON schema must be an object, not {schema!r}")
     for part, path in _parts(cast("Schema", schema), "#"):
@@ -172,7 +172,7 @@ def check(schema: object) -> Schema:
         if strange:
             raise ConstraintError(
                 f"JSON schema {path}: {', '.join(map(repr, strange))} would not be enforced by sampling; remove it "
-                "and check it in the verifier (names that start with x- are ignored)"
+                "and check it in the verifier (names starting with x- are ignored)"
             )
         if part.get("minProperties") and _is_open(part):
             raise ConstraintError(
@@ -181,8 +181,8 @@ def check(schema: object) -> Schema:
             )
         if UNWRITABLE.search("".join(_named_texts(part))):
             raise ConstraintError(
-                f"JSON schema {path}: it has a control character that can only be written as \\u00.., which is never "
-                "sampled; remove it"
+                f"JSON schema {path}: it contains a control character that can only be written as \\u00.., which is "
+                "never sampled; remove it"
             )
         unsafe = next(filter(_allows_control_characters, _patterns(part)), None)
         if unsafe is not None:
@@ -199,7 +199,7 @@ def _patterns(schema: Schema) -> Iterator[str]:
 
 
 def _allows_control_characters(pattern: str) -> bool:
-    """Return whether a class has all control characters (except possibly newline) but not both other escaped ones."""
+    """Return whether a class has all control characters (newline is optional) but not both quote and backslash."""
     try:
         classes = regex.classes(pattern)
     except LengthUnknown:
@@ -209,7 +209,7 @@ def _allows_control_characters(pattern: str) -> bool:
 
 
 def _named_texts(schema: Schema) -> Iterator[str]:
-    """Yield the literal texts of a schema, without those of nested schemas."""
+    """Yield the string literals of a schema, excluding those of nested schemas."""
     yield from _strings([schema.get("const"), schema.get("enum")])
     for pattern in _patterns(schema):
         try:
@@ -391,12 +391,12 @@ def _object(source: Schema, root: Schema, tree: Tree) -> Node:
 
 
 def compact(value: object) -> str:
-    """Serialise a value as compact JSON, as it is sampled."""
+    """Serialise a value as compact JSON, the form in which it is sampled."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def json_bytes(code: int) -> int:
-    """Return the bytes of a character inside a JSON string."""
+    """Return the size in bytes of a character inside a JSON string."""
     return 2 if code < 0x20 or chr(code) in '"\\' else regex.utf8_bytes(code)
 
 

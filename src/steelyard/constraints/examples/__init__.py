@@ -1,1 +1,1 @@
-"""Example constraints: balanced brackets, and boxes in a bin."""
+"""Example constraints: balanced brackets and boxes in a bin."""

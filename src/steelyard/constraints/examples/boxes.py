@@ -25,8 +25,8 @@ class Bin(NamedTuple):
 
 @dataclass(frozen=True)
 class Boxes(Automaton[Bin]):
-    """``task.spec["boxes"]`` lists boxes ``[width, height]``. Each in turn is skipped (``skip``) or placed by the
-    column and row of its lower left cell (``c3 r0``). Exactly the free places are allowed.
+    """``task.spec["boxes"]`` lists boxes ``[width, height]``. Each box in turn is either skipped (``skip``) or placed
+    by the column and row of its lower-left cell (``c3 r0``). Only free positions are allowed.
     """
 
     width: int
@@ -46,7 +46,8 @@ class Boxes(Automaton[Bin]):
                 raise ValueError("a side below 1")
         except (TypeError, ValueError) as error:
             raise ConstraintError(
-                f"Boxes: spec['boxes'] of task {task.id!r} is {boxes!r}; give a list of [width, height] from [1, 1]"
+                f"Boxes: spec['boxes'] of task {task.id!r} is {boxes!r}; "
+                "pass a list of [width, height] pairs, each at least [1, 1]"
             ) from error
         return Bin(sizes, 0)
 
@@ -65,7 +66,7 @@ class Boxes(Automaton[Bin]):
         return not state.boxes
 
     def shortest_end(self, state: Bin) -> int:
-        """Choose a row if a column is chosen, and skip the remaining boxes."""
+        """Choose a row if a column has been chosen, then skip the remaining boxes."""
         return len(state.boxes)
 
     def _rows(self, state: Bin, column: int) -> dict[int, int]:

@@ -1,4 +1,4 @@
-"""Balanced brackets of several kinds: the state is a stack, and the shortest end has a formula."""
+"""Balanced brackets of several kinds: the state is a stack, and the distance to the shortest end has a formula."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from steelyard.errors import ConstraintError
 from steelyard.types import Task
 
 Open = tuple[str, int]
-"""The closing brackets still needed (the next one last), and the number of symbols missing to the minimum length."""
+"""The pending closing brackets (the next one last), and the number of symbols missing from the minimum length."""
 
 
 @dataclass(frozen=True)
@@ -29,9 +29,7 @@ class Brackets(Automaton[Open]):
         if self.depth < 1:
             raise ConstraintError(f"Brackets: depth = {self.depth} must be at least 1")
         if not self.kinds or len(self.kinds) % 2 or len(set(self.kinds)) != len(self.kinds):
-            raise ConstraintError(
-                f"Brackets: kinds = {self.kinds!r}; give pairs of different characters, such as '()[]'"
-            )
+            raise ConstraintError(f"Brackets: kinds = {self.kinds!r}; use pairs of distinct characters, such as '()[]'")
 
     def alphabet(self) -> str:
         return self.kinds
@@ -52,7 +50,7 @@ class Brackets(Automaton[Open]):
         return state == ("", 0)
 
     def shortest_end(self, state: Open) -> int:
-        """Close all brackets, then add pairs up to the minimum length."""
+        """Close all brackets, then add pairs to reach the minimum length."""
         to_close, missing = state
         more = max(missing - len(to_close), 0)
         return len(to_close) + more + more % 2

@@ -4,8 +4,8 @@ The engine is llguidance (docs/dependencies.md explains why); only ``tokens.py``
 
 How grammars are interpreted:
 
-- JSON is compact, ``{"a":1,"b":[2,3]}``: no white space, keys in the order of the schema, control characters only as
-  short escapes. Keywords that the engine would ignore are rejected.
+- JSON is compact, ``{"a":1,"b":[2,3]}``: no whitespace, keys in schema order, control characters only as short escapes.
+  Keywords that the engine would ignore are rejected.
 - A regular expression must match the complete sample. It uses Rust's syntax (no look-around, no back-references) with
   ASCII ``\d``, ``\w`` and ``\s``.
 - A Lark grammar uses llguidance's dialect and starts at the rule ``start``.

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 MAX_CACHED_GRAMMARS = 256
-"""Number of compiled grammars to cache if each task has its own."""
+"""Number of compiled grammars to cache when each task has its own grammar."""
 
 
 @dataclass(frozen=True)
@@ -64,8 +64,9 @@ class Compiled:
 class GrammarConstraint:
     """Constrains samples to sentences of a grammar. ``max_tokens`` is the sample's budget, including the end token.
 
-    With ``max_tokens``, open-ended lengths in the grammar are bounded so that no sample can be truncated: ``bounded``
-    tells whether that succeeded, and ``unbounded_because`` why not. Lengths count one token per byte, the worst case.
+    With ``max_tokens``, open-ended lengths in the grammar are bounded so that no sample can be truncated. ``bounded``
+    says whether that succeeded; if not, ``unbounded_because`` gives the reason. Lengths assume the worst case of one
+    token per byte.
     """
 
     def __init__(
@@ -79,7 +80,7 @@ class GrammarConstraint:
         canonical_tokens: bool = True,
         max_tokens: int | None = None,
     ) -> None:
-        """``tokenizer`` may be a :class:`TokenTable`, to share it between constraints."""
+        """``tokenizer`` may be a :class:`TokenTable` shared between constraints."""
         if kind not in KINDS:
             raise ConstraintError(f"kind = {kind!r} is unknown; choose one of {', '.join(KINDS)}")
         import_engine()
@@ -115,7 +116,7 @@ class GrammarConstraint:
 
     @property
     def bounded(self) -> bool:
-        """Whether every sentence fits into ``max_tokens``, so that no sample can be truncated."""
+        """Whether every sentence fits in ``max_tokens``, so that no sample can be truncated."""
         return not self.unbounded_because
 
     @property
@@ -138,17 +139,19 @@ class GrammarConstraint:
         try:
             sentence = self._shortest(source)
         except bounds.TooLong as reason:
-            raise ConstraintError(f"task {task.id}: no sample is long enough for {excerpt(source)}: {reason}") from None
+            raise ConstraintError(
+                f"task {task.id}: no sample can be long enough for {excerpt(source)}: {reason}"
+            ) from None
         except bounds.LengthUnknown as reason:
-            self._warn(f"cannot check whether a sentence fits into {tokens} tokens: {reason}")
+            self._warn(f"cannot check whether a sentence fits in {tokens} tokens: {reason}")
             return
         if sentence is None:
-            raise ConstraintError(f"the grammar has no finite sentence that fits into a sample: {excerpt(source)}")
+            raise ConstraintError(f"the grammar has no finite sentence that fits in a sample: {excerpt(source)}")
         needed = len(self.table.encode(sentence)) + 1
         if needed > tokens:
             raise ConstraintError(
                 f"task {task.id}: the shortest sentence of the grammar, {excerpt(sentence)}, takes {needed} tokens "
-                f"with the end token, more than the limit of {tokens}; raise sampling.max_new_tokens"
+                f"including the end token, more than the limit of {tokens}; raise sampling.max_new_tokens"
             )
 
     def _of(self, task: Task) -> Compiled:
@@ -180,7 +183,7 @@ class GrammarConstraint:
             return Compiled(free, source, str(reason))
 
     def _bounded_walk(self, source: Any, free: GrammarWalk, max_bytes: int) -> GrammarWalk:
-        """Return a walk whose sentences have at most ``max_bytes`` bytes, or raise ``LengthUnknown``."""
+        """Return a walk limited to sentences of at most ``max_bytes`` bytes, or raise ``LengthUnknown``."""
         if self.kind == "json_schema":
             return self._walk(json_text(bounds.json_schema.bound(source, max_bytes)), source)
         if self.kind == "choices":
@@ -205,11 +208,11 @@ class GrammarConstraint:
                 f"{self.kind} {excerpt(source)} cannot be used: {reason} ({HINTS[self.kind]})"
             ) from None
         if dead:
-            raise ConstraintError(f"{self.kind} {excerpt(source)}: no token of this vocabulary can start a sentence")
+            raise ConstraintError(f"{self.kind} {excerpt(source)}: no token in this vocabulary can start a sentence")
         return walk
 
     def _follow(self, text: str) -> GrammarWalk:
-        """Return the walk of a grammar in the engine's Lark dialect."""
+        """Return the walk for a grammar in the engine's Lark dialect."""
         engine = import_engine()
         if not self.canonical_tokens:
             text = '%llguidance {"no_forcing": true}\n' + text

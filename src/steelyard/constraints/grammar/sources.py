@@ -1,4 +1,4 @@
-"""Checks the sources of grammars and converts them to the engine's Lark dialect."""
+"""Checks grammar sources and converts them to the engine's Lark dialect."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def parsed(kind: Kind, source: object) -> object:
         return bounds.json_schema.check(source)
     if kind == "choices":
         if isinstance(source, str) or not isinstance(source, Sequence):
-            raise ConstraintError(f"choices must be a list of texts, not {source!r}")
+            raise ConstraintError(f"choices must be a list of strings, not {source!r}")
         choices = list(cast("Sequence[object]", source))
         if not choices or not all(isinstance(choice, str) for choice in choices):
-            raise ConstraintError(f"choices must be a list of at least one text, not {source!r}")
+            raise ConstraintError(f"choices must be a non-empty list of strings, not {source!r}")
         return choices
     if not isinstance(source, str):
-        raise ConstraintError(f"a {kind} grammar must be a text, not {source!r}")
+        raise ConstraintError(f"a {kind} grammar must be a string, not {source!r}")
     if kind == "lark":
         _reject_special_tokens(source)
     return source
@@ -51,7 +51,7 @@ def _reject_special_tokens(grammar: str) -> None:
         return
     if special:
         raise ConstraintError(
-            f"the grammar has special tokens, which are never sampled: {', '.join(special)}; use text"
+            f"the grammar contains special tokens, which are never sampled: {', '.join(special)}; use plain text"
         )
 
 
@@ -83,12 +83,12 @@ def json_text(schema: Mapping[str, Any]) -> str:
 
 
 def regex_text(pattern: str, max_bytes: int | None) -> str:
-    """Return the pattern as a grammar, limited to texts of at most ``max_bytes`` bytes if given."""
+    """Return the pattern as a grammar, limited to matches of at most ``max_bytes`` bytes if given."""
     written = import_engine().regex_to_lark(pattern, "dws")
     if max_bytes is None:
         return f"start: /{written}/"
     return (
-        '%llguidance {"allow_invalid_utf8": true}\n'  # needed to count bytes
+        '%llguidance {"allow_invalid_utf8": true}\n'  # required for the byte limit
         f"start: TEXT\nTEXT: /(?u:{written})/ & /(?s-u:.){{0,{max_bytes}}}/"
     )
 

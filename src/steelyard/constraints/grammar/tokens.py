@@ -23,11 +23,11 @@ def import_engine() -> Any:
 
 
 class TokenTable:
-    """A tokenizer in the engine's format. Building it takes a second for a real vocabulary, so share it."""
+    """A tokenizer in the engine's format. Building one takes about a second for a real vocabulary, so share it."""
 
     def __init__(self, tokenizer: object, *, end_id: int, vocabulary: int) -> None:
-        """``tokenizer`` is a fast Hugging Face tokenizer, or the bytes of each token (None: special token) for greedy
-        tokenization.
+        """``tokenizer`` is a fast Hugging Face tokenizer, or the bytes of each token (None for special tokens) for
+        greedy tokenization.
         """
         if not 0 <= end_id < vocabulary:
             raise ConstraintError(f"end_id = {end_id} is not in the vocabulary of {vocabulary} tokens")
@@ -37,23 +37,23 @@ class TokenTable:
         self.engine, special = _engine_tokenizer(tokenizer, end_id)
         known = self.engine.vocab_size
         if known > vocabulary:
-            raise ConstraintError(f"the tokenizer has {known} tokens, but the model's vocabulary only {vocabulary}")
+            raise ConstraintError(f"the tokenizer has {known} tokens, but the model's vocabulary has only {vocabulary}")
         excluded = special | {end_id}
         plain = [token for token in range(known) if token not in excluded and not self.engine.is_special_token(token)]
         self.plain = pack(plain, vocabulary)
-        """Tokens that are text."""
+        """Tokens that represent text."""
 
     def __reduce__(self) -> tuple[partial[Self], tuple[object]]:
         """Rebuild the engine's tokenizer in every copy, because it can be neither copied nor pickled."""
         return partial(type(self), end_id=self.end_id, vocabulary=self.vocabulary), (self._tokenizer,)
 
     def encode(self, text: str) -> list[int]:
-        """Return the tokenizer's own tokens for a text."""
+        """Return the tokenizer's own tokens for the text."""
         return self.engine.tokenize_str(text)
 
 
 class _HasBackend(Protocol):
-    """The used part of a fast Hugging Face tokenizer."""
+    """The part of the fast Hugging Face tokenizer interface used here."""
 
     backend_tokenizer: Any
     all_special_ids: Sequence[int]
@@ -74,7 +74,7 @@ class _ByteVocabulary:
         self.longest = max(map(len, self.numbers), default=0)
 
     def __call__(self, text: bytes) -> list[int]:
-        """Tokenize a text up to the first byte without a matching token."""
+        """Tokenize text up to the first byte without a matching token."""
         found: list[int] = []
         while text:
             sizes = range(min(self.longest, len(text)), 0, -1)
@@ -95,7 +95,8 @@ def _engine_tokenizer(tokenizer: object, end_id: int) -> tuple[LLTokenizer, set[
     backend = cast("_HasBackend", tokenizer).backend_tokenizer if hasattr(tokenizer, "backend_tokenizer") else tokenizer
     if not hasattr(backend, "to_str"):
         raise ConstraintError(
-            f"text grammars need a fast Hugging Face tokenizer or bytes per token, not {type(tokenizer).__name__}"
+            f"text grammars need a fast Hugging Face tokenizer or the bytes of each token, "
+            f"not {type(tokenizer).__name__}"
         )
     backend = copy(cast("Any", backend))
     backend.no_padding()

@@ -1,4 +1,4 @@
-"""The state of a grammar along one sample."""
+"""The state of a grammar for one sample."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class GrammarWalk:
     """The state of a sample in its grammar.
 
-    If the next characters are certain, a canonical run uses the tokenizer's own tokens for them. The run is computed at
+    If the next characters are forced, a canonical run uses the tokenizer's own tokens for them. The run is computed at
     its start and then followed to its end, so it depends only on the tokens so far: in the middle of a run, the engine
     might tokenize the rest differently.
     """
@@ -36,7 +36,7 @@ class GrammarWalk:
         self._look_ahead()
 
     def allowed(self, left: int) -> Bits:
-        """Return the engine's mask; with one token left, only the end token if the sample may end."""
+        """Return the engine's mask; with one token left, allow only the end token if the sample may end."""
         if self._bits is None:
             self._bits = self._mask()
         if left <= 1 and _has(self._bits, self._table.end_id):
@@ -100,7 +100,7 @@ class GrammarWalk:
         if self._matcher.is_error():
             if not self._matcher.get_error().startswith("NoExtension"):
                 check(self._matcher)
-            return bits  # dead end: no token fits the grammar
+            return bits  # dead end: the grammar allows no token
         np.bitwise_and(raw, self._table.plain[: len(raw)], out=bits[: len(raw)])
         if may_end:
             bits[self._table.end_id // 8] |= 1 << self._table.end_id % 8

@@ -1,6 +1,6 @@
-"""Pictures, exports and reports of brick structures.
+"""Renders, exports and reports on brick structures.
 
-All of them read the text format, one brick per line, whatever action space the policy uses.
+All of these read the text format, one brick per line, regardless of the policy's action space.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class BrickArtifacts(Domain):
 
     @cached_property
     def reward_settings(self) -> RewardSettings:
-        """The reward settings, which choose the method of the stability analysis."""
+        """The reward settings, which determine the stability analysis method."""
         raise NotImplementedError
 
     def to_text(self, text: str) -> str:
@@ -83,12 +83,12 @@ class BrickArtifacts(Domain):
         scale: float = 1.0,
         title: str = "",
     ) -> bytes:
-        """Draw one structure, or a contact sheet of several or of any with a verdict. A ``gif`` shows one structure
-        growing brick by brick.
+        """Draw a single structure, or a contact sheet if there are several or any has a verdict. A ``gif`` shows one
+        structure growing brick by brick.
         """
         require_format("picture", self.name, form, self.picture_formats)
         if not artifacts:
-            raise DataError("there is nothing to draw; pass at least one structure")
+            raise DataError("there is nothing to render; pass at least one structure")
         if len(artifacts) == 1 and artifacts[0].verdict is None:
             return self._picture(artifacts[0], form, by, scale)
         if form == "gif":
@@ -108,7 +108,7 @@ class BrickArtifacts(Domain):
         return {file: content.encode() for file, content in EXPORTS[form](structure, name).items()}
 
     def report(self, text: str, spec: Mapping[str, Any] | None = None) -> Report:
-        """Verify a structure brick by brick. With a ``spec``, apply the brief's loads and measure its fulfilment."""
+        """Verify a structure brick by brick. With a ``spec``, apply the brief's loads and measure fulfilment."""
         try:
             return report_on(self._read(text), None if spec is None else brief_of(spec), self.reward_settings)
         except MissingExtraError as error:
@@ -130,7 +130,7 @@ class BrickArtifacts(Domain):
         structure = reading.structure
         if not structure.bricks:
             flaw = f": {reading.flaws[0]}" if reading.flaws else ""
-            raise DataError(f"{artifact.title or 'the text'} has no brick to draw{flaw}")
+            raise DataError(f"{artifact.title or 'the text'} has no bricks to render{flaw}")
         stability = self._stress(artifact, structure, by)
         if form == "gif":
             return _animation(structure, by, stability, scale)

@@ -1,4 +1,4 @@
-"""An imperfect builder: examples for warm starts, of which a known share succeeds.
+"""An imperfect builder: generates warm-start examples with a known success rate.
 
 It starts from a simple design and, with a given probability, introduces mistakes: it misreads the brief, drops a brick,
 stops early, displaces a brick or adds a superfluous one. Its bricks never collide, leave the world or float, so every
@@ -22,7 +22,7 @@ from steelyard.domains.bricks.text import in_raster_order
 IMPERFECTION = 0.65
 """Default probability that a structure contains mistakes."""
 MISREAD = 0.4
-"""Probability that a faulty structure fulfils a misread brief."""
+"""Probability that a faulty structure was built for a misread brief."""
 ANOTHER_MISTAKE = 0.5
 """Probability that a mistake is followed by another."""
 MAX_OFFSET = 2
@@ -36,8 +36,8 @@ SIDES = ((1, 0), (-1, 0), (0, 1), (0, -1))
 def build(
     brief: Brief, world: World, rng: Rng, *, imperfection: float = IMPERFECTION, max_offset: int = MAX_OFFSET
 ) -> Structure:
-    """Build a structure for the brief, with mistakes at probability ``imperfection``. Every brick touches the ground or
-    an earlier brick.
+    """Build a structure for the brief that contains mistakes with probability ``imperfection``. Every brick touches the
+    ground or an earlier brick.
     """
     if rng.random() < imperfection:
         return _faulty(brief, world, rng, max_offset)
@@ -112,7 +112,7 @@ def _correct(brief: Brief, world: World, rng: Rng, max_offset: int) -> Structure
 
 def _faulty(brief: Brief, world: World, rng: Rng, max_offset: int) -> Structure:
     """Build with one or more mistakes, the first of which may be a misread brief. Briefs that tolerate deviations get
-    one mistake more.
+    one extra mistake.
     """
     misreads = rng.random() < MISREAD
     structure = (_misread_design if misreads else _correct)(brief, world, rng, max_offset)
@@ -142,7 +142,7 @@ def _with_mistake(structure: Structure, world: World, rng: Rng) -> Structure:
 
 
 def _near_centre(bricks: list[Brick], world: World, rng: Rng, max_offset: int) -> list[Brick]:
-    """Move the bricks near the centre of the world; raise ``ValueError`` if they do not fit."""
+    """Move the bricks close to the centre of the world; raise ``ValueError`` if they do not fit."""
     x, y = min(b.x for b in bricks), min(b.y for b in bricks)
     spare_x = world.size[0] - max(b.x + b.h for b in bricks) + x
     spare_y = world.size[1] - max(b.y + b.w for b in bricks) + y

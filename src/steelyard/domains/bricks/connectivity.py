@@ -1,7 +1,7 @@
 """Connectivity: which bricks are connected to the ground through vertical contacts.
 
-A brick without a connection to the ground fails, whatever a solver reports. With ``method="connectivity"`` this is the
-only check.
+A brick that is not connected to the ground fails, regardless of what a solver reports. With ``method="connectivity"``,
+this is the only check.
 """
 
 from __future__ import annotations
@@ -32,5 +32,5 @@ def floating(structure: Structure) -> tuple[int, ...]:
 
 
 def is_connected(structure: Structure) -> bool:
-    """Whether every brick is connected to the ground."""
+    """Return whether every brick is connected to the ground."""
     return not floating(structure)

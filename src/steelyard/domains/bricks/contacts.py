@@ -1,4 +1,4 @@
-"""Contacts between bricks: cells stacked on one another, or side by side."""
+"""Contacts between bricks: cells that are stacked or side by side."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def contacts(structure: Structure) -> Contacts:
 
 
 def cells(structure: Structure) -> tuple[Index, Index, Index, Index]:
-    """Return brick index, x, y and z of every cell, brick by brick."""
+    """Return the brick index, x, y and z of every cell, brick by brick."""
     h, w, x, y, z = structure.array_B5.T
     size = h * w
     owner = np.repeat(np.arange(len(size), dtype=np.int32), size)

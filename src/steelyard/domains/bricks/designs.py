@@ -1,6 +1,7 @@
 """Simple designs: structures that fulfil each kind of brief, with random variation in how they are assembled.
 
-A design is a list of bricks near the corner of the world. A ``ValueError`` means that the library lacks the parts.
+A design is a list of bricks near the corner of the world. A ``ValueError`` means that the library lacks the required
+parts.
 """
 
 from __future__ import annotations
@@ -37,9 +38,9 @@ EFFICIENT = 0.8
 NARROW = 0.3
 """Probability of using rows of width 1 where width 2 is possible."""
 LIGHT = 150
-"""Largest torque (grams times studs) for which the support of an arm is random; above it, the firmest is used."""
+"""Largest torque (grams times studs) at which an arm's support is random; above it, the firmest support is used."""
 LONG = 8
-"""Length of the parts of long bridges."""
+"""Length of the parts used for long bridges."""
 
 
 def design(brief: Brief, library: Library, rng: Rng) -> list[Brick]:
@@ -77,7 +78,7 @@ def wall(brief: Wall, library: Library, rng: Rng) -> list[Brick]:
 
 
 def stairs(brief: Stairs, library: Library, rng: Rng) -> list[Brick]:
-    """Build stairs whose steps rest on the back half of the previous step, sometimes with a prop below one step."""
+    """Build stairs in which each step rests on the back half of the previous one, sometimes with a prop below."""
     last, tread = brief.steps - 1, brief.tread
     bricks = bricks_at(tile(tread, brief.width, library), last * tread, 0, last)
     for step in range(last):
@@ -152,7 +153,7 @@ DESIGNS: dict[str, Callable[[Any, Library, Rng], list[Brick]]] = {
 }
 
 Deck = tuple[list[Brick], list[tuple[int, int]]]
-"""Bricks of a deck, and (x, length) of each pier below it."""
+"""The bricks of a deck, and the (x, length) of each pier below it."""
 
 
 def _short_deck(brief: Bridge, library: Library, rng: Rng) -> Deck:
@@ -178,7 +179,7 @@ def _long_deck(brief: Bridge, library: Library, _rng: Rng) -> Deck:
 
 
 def _bond(length: int, height: int, choices: list[int], rng: Rng) -> list[list[int]] | None:
-    """Build courses without aligned joints in adjacent courses; ``None`` if the random search fails."""
+    """Build courses so that joints never align in adjacent courses; return ``None`` if the random search fails."""
     courses: list[list[int]] = []
     for _ in range(height):
         avoid = _joints(courses[-1]) if courses else set[int]()

@@ -43,13 +43,13 @@ ACTIONS: dict[str, Callable[..., ActionSpace]] = {
 """Action spaces by name. Each takes the world, the maximum number of bricks, and its own options."""
 SPLITS: tuple[Split, ...] = ("train", "validation", "held_out")
 MAX_BUILD_ATTEMPTS = 50
-"""How many times an example that is too large is rebuilt."""
+"""Maximum number of times to rebuild an example that is too large."""
 
 INSTRUCTION = (
     "Answer with one brick a line, bottom up: hxw (x,y,z) is h studs along x, w along y, one layer tall, lowest corner "
     "x,y, layer z. Layer 0 is on the ground. World: {size}. Parts, also turned: {parts}."
 )
-"""The instruction for language models. It is short because every update reads it once per sample."""
+"""The instruction for language models. It is short because every update processes it once per sample."""
 PROMPTS: dict[str, Callable[[str, str], Prompt]] = {
     "chat": lambda brief, how: ({"role": "system", "content": how}, {"role": "user", "content": brief}),
     "message": lambda brief, how: ({"role": "user", "content": f"{brief}\n{how}"},),
@@ -63,14 +63,14 @@ without a chat template.
 
 @dataclass(frozen=True)
 class Bricks(BrickArtifacts):
-    """Brick structures for briefs. Training tasks are endless and cycle through the kinds of brief; validation and
-    held-out contain every brief once.
+    """The bricks domain: structures that fulfil briefs. Training tasks are endless and cycle through the kinds of
+    briefs; the validation and held-out splits contain every brief once.
     """
 
     kinds: tuple[str, ...] = GRID_KINDS
     action: str = "two_step"
     action_options: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """Further options of the action space: ``may_float``, and for ``two_step`` also ``reach`` and ``joint``."""
+    """Additional action space options: ``may_float``, and for ``two_step`` also ``reach`` and ``joint``."""
     prompt_form: str = "chat"
     """Prompt form for language models: ``chat``, ``message`` or ``plain`` (see ``PROMPTS``)."""
     constrained: bool = True
@@ -81,13 +81,13 @@ class Bricks(BrickArtifacts):
     """Size of the world along x, y and z, in cells."""
     min_difficulty: float = 0.0
     max_difficulty: float = 16.0
-    """Range of difficulty, roughly the number of bricks needed. It does not apply to captions."""
+    """Difficulty range, measured roughly by the number of bricks needed. It does not apply to captions."""
     seed: int = 0
     """Determines the order of tasks, not their split."""
     captions: str = ""
-    """File with captions in the schema of StableText2Brick, for the kind ``caption``."""
+    """Caption file in the schema of StableText2Brick, for the kind ``caption``."""
     max_captions: int | None = None
-    """Maximum number of structures to read from ``captions``. Those with more than ``most`` bricks are skipped."""
+    """Maximum number of structures to read from ``captions``; any with over ``max_bricks`` bricks are skipped."""
     reward: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Settings of :class:`steelyard.domains.bricks.reward.RewardSettings`; ``weights`` and ``penalties`` are tables."""
     imperfection: float = IMPERFECTION
@@ -136,7 +136,7 @@ class Bricks(BrickArtifacts):
         return parse_reward_settings(self.reward)
 
     def vocabulary(self) -> tuple[str, ...] | None:
-        """Special tokens, the words of all briefs, then the words of the action space."""
+        """The special tokens, the words of all briefs, then the words of the action space."""
         return self._vocabulary
 
     def size(self, split: Split) -> int | None:
@@ -167,7 +167,7 @@ class Bricks(BrickArtifacts):
         return brief_of(task.spec).title()
 
     def scorer(self) -> BrickScorer:
-        """The function behind the verifier."""
+        """Return the scoring function used by the verifier."""
         return BrickScorer(self.action_space, self.reward_settings)
 
     def verifier(self) -> FunctionVerifier:
@@ -183,7 +183,7 @@ class Bricks(BrickArtifacts):
 
     def example(self, index: int, *, seed: int = 0) -> tuple[Task, Structure]:
         """Return training task ``index`` with a structure from the imperfect builder. The result depends only on
-        ``index`` and ``seed``. A structure with more than ``most`` bricks is rebuilt.
+        ``index`` and ``seed``. A structure with more than ``max_bricks`` bricks is rebuilt.
         """
         task = self.task("train", index)
         rng = np.random.default_rng([seed, index])
@@ -194,7 +194,7 @@ class Bricks(BrickArtifacts):
         raise ConfigError(
             f"bricks: max_bricks={self.max_bricks} is too small for the brief {task.id}, whose examples need "
             "more bricks; raise it "
-            f"to twice max_difficulty={self.max_difficulty}, or lower hardest"
+            f"to twice max_difficulty={self.max_difficulty}, or lower max_difficulty"
         )
 
     def examples(self, *, seed: int = 0) -> Iterator[tuple[Task, str]]:
@@ -227,7 +227,7 @@ class Bricks(BrickArtifacts):
             raise ConfigError(
                 f"bricks: no brief of {list(self.kinds)} fits into world_size={list(self.world_size)} between "
                 f"min_difficulty={self.min_difficulty} and max_difficulty={self.max_difficulty}; widen the range or "
-                "the world"
+                "enlarge the world"
             )
         return found
 

@@ -9,7 +9,7 @@ from steelyard.errors import Invalid
 
 
 class Reason(StrEnum):
-    """Why a brick is invalid, in the order of the checks. Floating bricks are found after all bricks are placed."""
+    """Reasons why a brick is invalid, in checking order. Floating bricks are found after all bricks are placed."""
 
     ILL_FORMATTED = "ill formatted"
     NOT_IN_LIBRARY = "not in library"
@@ -24,7 +24,7 @@ class Flaw:
 
     reason: Reason
     line: int
-    """Number of the brick in the input, counted from 1; in a text, its line."""
+    """Number of the brick in the input, counted from 1; in text, its line number."""
     detail: str
     """The offending text or brick, and the rule it breaks."""
 
@@ -33,7 +33,7 @@ class Flaw:
 
 
 class InvalidStructureError(Invalid):
-    """The input is not a valid structure. Carries the first flaw; raised in a verifier, it rejects the sample."""
+    """The input is not a valid structure. Carries the first flaw. If a verifier raises it, the sample is rejected."""
 
     def __init__(self, flaw: Flaw) -> None:
         super().__init__(str(flaw))

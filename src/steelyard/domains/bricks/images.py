@@ -1,4 +1,4 @@
-"""Rotations, reflections and translations of a structure together with its loads."""
+"""Rotations, reflections and translations of a structure and its loads."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LoadedStructure = tuple[Structure, tuple[Load, ...]]
 
 
 def turned(structure: Structure, loads: Sequence[Load] = ()) -> LoadedStructure:
-    """Rotate the structure and its world by a quarter turn: (x, y) → (y, X − 1 − x)."""
+    """Rotate the structure and its world by 90 degrees: (x, y) → (y, X − 1 − x)."""
     x_size, y_size, z_size = structure.world.size
     bricks = tuple(Brick(w, h, y, x_size - x - h, z) for h, w, x, y, z in structure.bricks)
     world = replace(structure.world, size=(y_size, x_size, z_size))

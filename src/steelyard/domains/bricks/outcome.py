@@ -13,12 +13,12 @@ from steelyard.domains.bricks.stability.symmetry import largest_pull_symmetric
 from steelyard.domains.bricks.structure import Structure
 
 MAX_COLLAPSED_STABILITY = 0.5
-"""Upper bound of the stability part for a structure that collapses."""
+"""Upper bound on the stability part for a structure that collapses."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """Measurements of a structure and the success derived from them."""
+    """Measurements of a structure, and whether it succeeds."""
 
     purpose: float
     """Degree to which the form matches the brief, from 0 to 1."""
@@ -34,17 +34,17 @@ class Outcome:
 
     @property
     def stability(self) -> float:
-        """1 if the structure stands, otherwise half the capacity over the pull, which is at most 0.5."""
+        """1 if the structure stands, otherwise half the ratio of capacity to pull, which is at most 0.5."""
         return 1.0 if self.stands else MAX_COLLAPSED_STABILITY * PUBLISHED.capacity / self.pull
 
     @property
     def success(self) -> bool:
-        """Whether it stands under its loads, every brick reaches the ground, and the brief is fulfilled."""
+        """Whether the structure stands under its loads, is connected to the ground, and fulfils the brief."""
         return self.stands and self.connectivity == 1.0 and self.fulfilled
 
 
 def outcome(structure: Structure, brief: Brief, *, method: Method = "highs", symmetric: bool = False) -> Outcome:
-    """Evaluate a structure of at least one brick. ``symmetric`` takes the worst of all rotations and reflections."""
+    """Evaluate a non-empty structure. ``symmetric`` uses the worst result over all rotations and reflections."""
     purpose = brief.fulfilment(structure)
     afloat = len(floating(structure))
     return Outcome(

@@ -1,4 +1,4 @@
-"""Brick parts: footprint, mass and number in the LDraw library."""
+"""Brick parts: footprint, mass and LDraw part number."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ class Library:
 
     @cached_property
     def dimensions(self) -> tuple[tuple[int, int], ...]:
-        """Footprints of all parts in all orientations, as (along x, along y): ``2x4 4x2 …``. Square parts have one."""
+        """Footprints of all oriented parts as (along x, along y): ``2x4 4x2 …``. Square parts have one orientation."""
         pairs = [((part.h, part.w), (part.w, part.h)) for part in self.parts]
         return tuple(dict.fromkeys(footprint for both in pairs for footprint in both))
 
     @cached_property
     def by_dimensions(self) -> Mapping[tuple[int, int], Part]:
-        """Part by its footprint (h along x, w along y)."""
+        """Maps each footprint (h along x, w along y) to its part."""
         return {footprint: part for part in self.parts for footprint in ((part.h, part.w), (part.w, part.h))}
 
     def __contains__(self, dimensions: object) -> bool:
@@ -78,4 +78,4 @@ STANDARD = Library(
         Part(2, 2, 1.15e-3, "3003"),
     )
 )
-"""The eight parts (fourteen orientations) of the public text-to-brick data set StableText2Brick (BrickGPT, 2025)."""
+"""The eight parts (fourteen orientations) of the public text-to-brick dataset StableText2Brick (BrickGPT, 2025)."""

@@ -19,7 +19,7 @@ COLUMNS = ("line", "part", "position", "pull", "")
 
 
 def report_on(reading: Reading, brief: Brief | None, settings: RewardSettings) -> Report:
-    """Report one row per brick, the flaws of skipped bricks, and the verdict under the loads of the brief, if any."""
+    """Report one row per brick, the flaws of skipped bricks, and the verdict under the brief's loads, if any."""
     structure = reading.structure
     flaws = tuple(
         f"line {flaw.line}: {flaw.reason}: {flaw.detail}"
@@ -65,7 +65,7 @@ def _standing(reading: Reading, found: Stability, loads: Sequence[Load]) -> str:
 
 
 def _purpose(reading: Reading, brief: Brief, settings: RewardSettings) -> tuple[tuple[str, ...], bool]:
-    """Return the lines on purpose and reward, and whether the structure succeeds."""
+    """Return the lines about purpose and reward, and whether the structure succeeds."""
     found = outcome(reading.structure, brief, method=settings.method, symmetric=settings.symmetric)
     parts = reward_parts(reading, found, settings)
     success = parts["success"] == 1.0

@@ -3,12 +3,12 @@
 - ``purpose``: degree to which the form matches the brief, from 0 to 1
 - ``stability``: 1 if the structure stands under its loads, otherwise at most 0.5, falling with the largest pull
 - ``connectivity``: share of bricks connected to the ground
-- ``success``: 1 if it stands, is connected, fulfils its brief, and no brick of the text was skipped
-- ``length``: number of bricks over ``full_length``, at most 1
-- ``quality``: penalty between 0 and -1 for skipped bricks and for parts used
+- ``success``: 1 if the structure stands, is connected and fulfils its brief, and no brick in the text was skipped
+- ``length``: number of bricks divided by ``full_length``, at most 1
+- ``quality``: penalty between 0 and -1 for skipped bricks and for the number of parts used
 
 reward = Σ weight · part. Models trained for stability alone drift to meaningless heaps, and a length bonus does not
-prevent it. By default (``needs_purpose``) stability and connectivity are therefore multiplied by the purpose.
+prevent this. By default (``needs_purpose``), stability and connectivity are therefore multiplied by the purpose.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Penalties:
     collision: float = 0.1
     out_of_bounds: float = 0.1
     rejected: float = 0.1
-    """For a brick that is ill formatted or not in the library."""
+    """For a brick that is malformed or not in the library."""
     part: float = 0.0
     """For every brick used."""
 
@@ -85,13 +85,14 @@ class RewardSettings:
     full_length: int = 20
     """Number of bricks that earns the full length bonus."""
     strict: bool = False
-    """Reject a text if any brick cannot be placed, instead of skipping that brick."""
+    """Reject a sample if any brick cannot be placed, instead of skipping that brick."""
     step_rewards: bool = False
-    """Give each brick a step reward for what it adds to the purpose; the last brick gets the remainder of the reward.
+    """Give each brick a step reward for its contribution to the purpose; the last brick gets the remainder of the
+    reward.
     """
     method: Method = "highs"
     symmetric: bool = False
-    """Use the worst of all rotations and reflections, at four times the cost."""
+    """Use the worst result over all rotations and reflections, at four times the cost."""
 
     def __post_init__(self) -> None:
         if self.full_length < 1:
@@ -103,7 +104,7 @@ class RewardSettings:
 
     @property
     def floor(self) -> float:
-        """Reward of a rejected text, never above that of the worst structure."""
+        """Reward of a rejected sample, never above that of the worst structure."""
         return -abs(self.weights.quality)
 
 
@@ -153,7 +154,7 @@ def step_rewards(structure: Structure, brief: Brief, weight: float, reward: floa
 
 @dataclass(frozen=True)
 class BrickScorer:
-    """The function behind the verifier: reads a text, evaluates the structure and computes its reward."""
+    """The verifier's scoring function: reads the text, evaluates the structure and computes its reward."""
 
     action_space: ActionSpace
     settings: RewardSettings = RewardSettings()
@@ -172,7 +173,7 @@ class BrickScorer:
         return Verdict.scored(reward, success=parts["success"] == 1.0, parts=parts, steps=steps)
 
     def verifier(self) -> FunctionVerifier:
-        """Build the verifier. Its version contains the settings, because they change verdicts."""
+        """Build the verifier, whose version includes the settings because they affect verdicts."""
         return FunctionVerifier(
             self,
             name="bricks",
@@ -183,9 +184,9 @@ class BrickScorer:
 
 
 def require_valid(reading: Reading, *, strict: bool) -> None:
-    """Raise :class:`InvalidStructureError` with the first flaw of a text without bricks or, if ``strict``, of any text.
+    """Raise :class:`InvalidStructureError` with the first flaw if there are no bricks or, with ``strict``, on any flaw.
 
-    Floating bricks do not reject a text: they lower its reward.
+    Floating bricks do not cause a rejection; they lower the reward.
     """
     flaws = [flaw for flaw in reading.flaws if flaw.reason is not Reason.FLOATING]
     if flaws and (strict or not reading.structure.bricks):

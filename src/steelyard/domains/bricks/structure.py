@@ -1,6 +1,6 @@
 """Bricks in a world.
 
-A structure made by :func:`place` or read from a text has no collisions, no bricks outside the world and no unknown
+A structure built by :func:`place` or read from text has no collisions, no bricks outside the world and no unknown
 parts. Its bricks may float.
 """
 
@@ -86,7 +86,7 @@ class Structure:
 
 
 class Site:
-    """A world under construction, filled brick by brick."""
+    """A world that is filled brick by brick."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -94,7 +94,7 @@ class Site:
         self._occupied = np.zeros(world.size, np.bool_)
 
     def problem(self, brick: Brick) -> tuple[Reason, str] | None:
-        """Return why the brick cannot be placed now, or ``None`` if it can."""
+        """Return the reason why the brick cannot be placed now, or ``None`` if it can be placed."""
         if brick[:2] not in self.world.library:
             return Reason.NOT_IN_LIBRARY, f"{brick}: the library has {self.world.library}"
         if not self.world.contains(brick):
@@ -117,7 +117,7 @@ class Site:
 
 
 def place(bricks: Iterable[Brick], world: World) -> Structure:
-    """Place the bricks in order; raise :class:`InvalidStructureError` for the first that cannot be placed."""
+    """Place the bricks in order; raise :class:`InvalidStructureError` for the first one that cannot be placed."""
     site = Site(world)
     for line, brick in enumerate(bricks, 1):
         if problem := site.problem(brick):

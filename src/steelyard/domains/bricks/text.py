@@ -15,7 +15,7 @@ LINE = re.compile(r"(\d+)x(\d+) \((\d+),(\d+),(\d+)\)", re.ASCII)
 FORM = "hxw (x,y,z)"
 MAX_SHOWN = 40
 MAX_DIGITS = 9
-"""Number of digits that are parsed; a longer number lies outside every world."""
+"""Maximum number of digits that are parsed; a longer number lies outside every world."""
 
 Decode = Callable[[str, Sequence[Brick]], Brick | None]
 """Decodes a segment of text into a brick, given the bricks placed so far; ``None`` if the format is wrong."""
@@ -23,16 +23,16 @@ Decode = Callable[[str, Sequence[Brick]], Brick | None]
 
 @dataclass(frozen=True)
 class Reading:
-    """The result of reading a text: the bricks that could be placed, in order, and the flaws of the others."""
+    """The result of reading text: the bricks that could be placed, in order, and the flaws of the others."""
 
     structure: Structure
     flaws: tuple[Flaw, ...]
     lines: tuple[int, ...]
-    """Line of each brick of the structure, counted from 1."""
+    """Line number of each brick in the structure, counted from 1."""
 
 
 def read(text: str, world: World) -> Reading:
-    """Read a text leniently: place bricks in order and skip those that cannot be placed. Blank lines are ignored.
+    """Read text leniently: place bricks in order and skip those that cannot be placed. Blank lines are ignored.
 
     Floating bricks stay in the structure and are also reported as flaws.
     """
@@ -40,8 +40,8 @@ def read(text: str, world: World) -> Reading:
 
 
 def parse(text: str, world: World, *, may_float: bool = False) -> Structure:
-    """Read a text strictly: raise :class:`InvalidStructureError` with the first flaw. A text without any brick is ill
-    formatted.
+    """Read text strictly: raise :class:`InvalidStructureError` with the first flaw. Text without any bricks counts as
+    malformed.
     """
     reading = place_segments(_lines(text), _line_brick, world, FORM)
     if not reading.flaws and not reading.structure.bricks:

@@ -1,4 +1,4 @@
-"""Tile rectangles with parts: strips of width 2 or 1, divided into the lengths of the library."""
+"""Tile rectangles with parts: strips of width 2 or 1, divided into part lengths from the library."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class Tile(NamedTuple):
 
 
 def lengths(library: Library, width: int) -> list[int]:
-    """Return the lengths of the parts of a width, longest first."""
+    """Return the lengths of the parts of the given width, longest first."""
     return sorted({h for h, w in library.dimensions if w == width}, reverse=True)
 
 
 def split_length(length: int, choices: list[int], rng: np.random.Generator | None = None) -> list[int]:
-    """Split a length into part lengths: always the longest that fits, or drawn with probability ∝ length³."""
+    """Split a length into part lengths: either always the longest that fits, or drawn with probability ∝ length³."""
     lengths_used: list[int] = []
     remaining = length
     while remaining:
@@ -59,7 +59,7 @@ def tile(
 
 
 def strips(width: int) -> list[tuple[int, int]]:
-    """Return (width, offset) of strips of width 2; the last has width 1 if the total is odd."""
+    """Return the (width, offset) of each strip; strips have width 2, and the last has width 1 if the total is odd."""
     return [(min(2, width - offset), offset) for offset in range(0, width, 2)]
 
 
@@ -79,7 +79,7 @@ def rows(length: int, width: int, library: Library = STANDARD, *, narrow: bool =
 
 @cache
 def estimated_parts(length: int, width: int) -> int:
-    """Estimate the minimum number of standard parts that fill a rectangle: the better of the two directions."""
+    """Estimate the minimum number of standard parts that fill a rectangle, using the better of the two directions."""
     return min(len(tile(length, width)), len(tile(length, width, across=True)))
 
 

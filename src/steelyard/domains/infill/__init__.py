@@ -1,4 +1,4 @@
-"""Texts with holes that a policy fills; a program, and optionally a judge model, scores the result."""
+"""Fill-in-the-blank tasks: a policy fills holes in text; a program and optionally a judge model score the result."""
 
 from steelyard.domains.infill.domain import Infill
 

@@ -1,8 +1,8 @@
-"""The texts of the infill domain, from files or, by default, from the Python standard library.
+"""The texts of the infill domain, read from files or, by default, from the Python standard library.
 
-A *document* is a file of a folder, a paragraph of a text file, or a line of a JSONL file. A hash of its name determines
-its split, for all of its texts. Texts that differ only in white space or in a function's name are deduplicated. A
-held-out text therefore never occurs in training under another name, although parts of it may.
+A *document* is a file in a folder, a paragraph of a text file, or a line of a JSONL file. A hash of its name assigns
+the document and all its texts to a split. Texts that differ only in whitespace or in a function's name are
+deduplicated. A held-out text therefore never occurs in training under another name, although parts of it may.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from steelyard.text import shown
 
 Unit = Literal["function", "chunk"]
 RESERVED_TOKENS = (*SPECIAL_TOKENS, MASK)
-"""Texts that contain these are skipped, because a tokenizer would treat them as special tokens."""
+"""Texts that contain these strings are skipped, because a tokenizer would treat them as special tokens."""
 SPLIT_OF_TENTH: dict[int, Split] = {0: "held_out", 1: "validation"}
-"""One tenth of the documents each; the rest is for training."""
+"""Each of these splits gets one tenth of the documents; the rest are used for training."""
 EXCLUDED_FOLDERS = frozenset({"site-packages", "dist-packages", "test", "tests", "idlelib", "lib2to3", "__pycache__"})
-"""Folders of the standard library that hold other code, or that are missing on some machines."""
+"""Standard library folders that contain third-party code or tests, or are missing on some machines."""
 _FUNCTION = re.compile(r"^([ \t]*)(?:async )?def .*\n(?:\1[ \t]+.*\n|[ \t]*\n)*", re.MULTILINE)
 _NAME = re.compile(r"^((?:async )?def )\w+")
 
 
 class Text(NamedTuple):
-    """A text with its source."""
+    """A piece of text and its source."""
 
     source: str
     """Document and line."""
@@ -48,16 +48,16 @@ class Text(NamedTuple):
 
 
 class TextFilter(NamedTuple):
-    """The permitted length and characters of texts."""
+    """The allowed lengths and characters of texts."""
 
     min_length: int
     max_length: int
     characters: frozenset[str]
     tokenizer: str = ""
-    """Tokenizer that must reproduce the text; empty for characters."""
+    """Tokenizer that must reproduce the text; empty if units are characters."""
 
     def reason_to_skip(self, text: str) -> str | None:
-        """Return why a text is skipped, or ``None`` if it is kept."""
+        """Return the reason to skip a text, or ``None`` to keep it."""
         if not self.min_length <= len(text) <= self.max_length:
             return f"shorter than min_length={self.min_length} or longer than max_length={self.max_length} characters"
         if other := set(text) - self.characters:
@@ -71,7 +71,7 @@ class TextFilter(NamedTuple):
 
 @lru_cache(maxsize=4)
 def load_texts(files: str, unit: Unit, keep: TextFilter) -> dict[Split, tuple[Text, ...]]:
-    """Load all distinct texts by split into memory; :func:`iter_texts` is the streaming alternative."""
+    """Load all distinct texts into memory, grouped by split; :func:`iter_texts` streams them instead."""
     found: dict[Split, list[Text]] = {"train": [], "validation": [], "held_out": []}
     skipped = Counter[str]()
     for text in iter_texts(files, unit, keep, skipped):
@@ -80,14 +80,16 @@ def load_texts(files: str, unit: Unit, keep: TextFilter) -> dict[Split, tuple[Te
         kept = ", ".join(f"{len(texts)} for {split}" for split, texts in found.items())
         reasons = "; ".join(f"{count} {reason}" for reason, count in skipped.most_common(4)) or "none"
         raise DataError(
-            f"infill: {files or 'the standard library'} has too few texts ({kept}); add documents, which are the "
-            f"files of a folder, the paragraphs of a text file or the lines of a JSONL file. Texts skipped: {reasons}"
+            f"infill: {files or 'the standard library'} has too few texts ({kept}); add documents (files in a "
+            f"folder, paragraphs in a text file or lines in a JSONL file). Texts skipped: {reasons}"
         )
     return {split: tuple(texts) for split, texts in found.items()}
 
 
 def iter_texts(files: str, unit: Unit, keep: TextFilter, skipped: Counter[str] | None = None) -> Iterator[Text]:
-    """Yield distinct texts, keeping one document and a hash per text. ``skipped`` counts skipped texts by reason."""
+    """Yield distinct texts, holding in memory one document and a hash per text. ``skipped`` counts skipped texts by
+    reason.
+    """
     seen: set[int] = set()
     read = functions if unit == "function" else chunks
     for name, content in documents(files, unit, keep.tokenizer):
@@ -102,12 +104,12 @@ def iter_texts(files: str, unit: Unit, keep: TextFilter, skipped: Counter[str] |
 
 
 def deduplication_key(text: str) -> str:
-    """Remove white space and the name of a function; texts with equal keys are duplicates."""
+    """Return the text without whitespace and function name; texts with equal keys are duplicates."""
     return "".join(_NAME.sub(r"\1", text).split())
 
 
 def documents(files: str, unit: Unit, tokenizer: str = "") -> Iterator[tuple[str, str]]:
-    """Yield names and contents of the documents at a path. The names do not depend on its location."""
+    """Yield the names and contents of the documents at a path. The names do not depend on the location of the path."""
     root = Path(files or sysconfig.get_paths()["stdlib"])
     if root.is_file() and root.suffix == ".jsonl":
         yield from _records(root, tokenizer)
@@ -124,7 +126,7 @@ def documents(files: str, unit: Unit, tokenizer: str = "") -> Iterator[tuple[str
             if path.is_file() and (files or EXCLUDED_FOLDERS.isdisjoint(name.parts)):
                 yield name.as_posix(), _content(path)
     else:
-        raise DataError(f"infill: files={files!r} is not an existing file or folder (current folder: {Path.cwd()})")
+        raise DataError(f"infill: files={files!r} is not an existing file or folder (working directory: {Path.cwd()})")
 
 
 def _paragraphs(path: Path) -> Iterator[tuple[str, str]]:
@@ -137,7 +139,7 @@ def _paragraphs(path: Path) -> Iterator[tuple[str, str]]:
 
 
 def _records(path: Path, tokenizer: str) -> Iterator[tuple[str, str]]:
-    """Yield one document per line: ``{"text": "..."}`` or ``{"tokens": [...]}``, with tokens as texts or as ids."""
+    """Yield one document per line: ``{"text": "..."}`` or ``{"tokens": [...]}``, with tokens as strings or ids."""
     with path.open(encoding="utf-8", errors="replace") as lines:
         for number, line in enumerate(lines, 1):
             if line.strip():
@@ -168,8 +170,8 @@ def split_of(name: str) -> Split:
 
 
 def functions(content: str, longest: int) -> Iterator[tuple[int, str]]:
-    """Yield complete Python functions, dedented, with their line numbers. Functions beyond ``longest`` are yielded
-    unchecked, because the filter skips them.
+    """Yield complete Python functions, dedented, with their line numbers. Functions longer than ``longest`` are yielded
+    unchecked because the filter skips them anyway.
     """
     for match in _FUNCTION.finditer(content):
         line = content.count("\n", 0, match.start()) + 1
@@ -190,7 +192,7 @@ def is_function(text: str) -> bool:
 
 
 def chunks(content: str, longest: int) -> Iterator[tuple[int, str]]:
-    """Yield runs of complete lines with at most ``longest`` characters; a longer line is its own run."""
+    """Yield runs of complete lines of at most ``longest`` characters; a longer line forms its own run."""
     start, run = 1, ""
     for number, line in enumerate(content.splitlines(keepends=True), 1):
         if run and len(run) + len(line) > longest:

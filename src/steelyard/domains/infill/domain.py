@@ -1,4 +1,4 @@
-"""The infill domain: fill the holes of a text so that a program, and optionally a judge model, accepts it."""
+"""The infill domain: fill holes in text so that a program, and optionally a judge model, accepts the result."""
 
 from __future__ import annotations
 
@@ -24,49 +24,48 @@ from steelyard.verification import FunctionVerifier
 
 SPLITS: tuple[Split, ...] = ("train", "validation", "held_out")
 WARM_START = 3
-"""Random key of the holes in warm-start examples, distinct from the keys of the splits."""
+"""RNG key for the holes in warm-start examples, distinct from the keys of the splits."""
 
 
 @dataclass(frozen=True)
 class Infill(Domain):
-    """Texts with holes. Training tasks are endless: every epoch visits all texts with new holes. Validation and
-    held-out contain every text once.
+    """Texts with holes. The supply of training tasks is endless: every epoch visits all texts with new holes. The
+    validation and held-out splits contain each text once.
     """
 
     files: str = ""
-    """A folder, a text file with documents separated by blank lines, or a JSONL file with one document per line. Empty:
-    the sources of the Python standard library.
+    """A folder, a text file with documents separated by blank lines, or a JSONL file with one document per line. If
+    empty, the sources of the Python standard library are used.
     """
     unit: Unit = "function"
-    """``function`` uses complete Python functions, ``chunk`` uses runs of lines of any text."""
+    """``function`` uses complete Python functions; ``chunk`` uses runs of lines from any text."""
     min_length: int = 40
     max_length: int = 256
-    """Range of text lengths in characters."""
+    """Allowed range of text lengths, in characters."""
     characters: str = ""
-    """Permitted characters besides ASCII; texts with other characters are skipped."""
+    """Characters allowed in addition to ASCII; texts with other characters are skipped."""
     tokenizer: str = ""
-    """Folder or hub id of the model's tokenizer; each hole replaces one of its tokens. Empty: one character."""
+    """Folder or hub id of the model's tokenizer; each hole replaces one token. If empty, holes replace characters."""
     masking: Pattern = "span"
     ratio: float | Sequence[float] = 0.2
-    """Share of holes, or two bounds between which it is drawn for each task."""
+    """Fraction of positions to mask, or a (low, high) range from which it is sampled per task."""
     mean_span: float = 3.0
-    """Mean length of a span or of a sticky run, in holes. The default is that of T5 (Raffel et al., arXiv 1910.10683).
-    """
+    """Mean length of a span or sticky run, in holes. The default follows T5 (Raffel et al., arXiv 1910.10683)."""
     max_holes: int = 64
     """Maximum number of holes per text."""
     forbidden: tuple[str, ...] = ()
-    """Strings that a filling must not contain; tokens that contain one are excluded."""
+    """Strings that must not appear in a filled hole; tokens that contain one are excluded."""
     weights: Mapping[str, float] | None = None
-    """Weights of the parts of :mod:`steelyard.domains.infill.reward`. ``None`` weights tokenizing and parsing for
-    functions, and recovery for chunks.
+    """Weights of the reward parts in :mod:`steelyard.domains.infill.reward`. ``None`` scores functions on tokenizing
+    and parsing, and chunks on recovery.
     """
     seed: int = 0
-    """Determines the order of texts and the positions of holes, not the split."""
+    """Seed for the order of texts and the positions of holes; does not affect the splits."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "forbidden", tuple(self.forbidden))
         if self.unit not in ("function", "chunk"):
-            raise ConfigError(f"infill: unit={self.unit!r} does not exist; choose function or chunk")
+            raise ConfigError(f"infill: unit={self.unit!r} is invalid; choose function or chunk")
         if not 1 <= self.min_length <= self.max_length:
             raise ConfigError(
                 f"infill: min_length={self.min_length}, max_length={self.max_length} must "
@@ -81,7 +80,7 @@ class Infill(Domain):
     def masking_settings(self) -> Masking:
         bounds = (self.ratio, self.ratio) if isinstance(self.ratio, int | float) else tuple(self.ratio)
         if len(bounds) != 2:
-            raise ConfigError(f"infill: ratio={self.ratio!r} must be a share, or two bounds between which it is drawn")
+            raise ConfigError(f"infill: ratio={self.ratio!r} must be a fraction, or a range given by two fractions")
         return Masking(self.masking, cast("tuple[float, float]", bounds), self.mean_span, self.max_holes)
 
     @cached_property
@@ -108,7 +107,7 @@ class Infill(Domain):
         return self.scorer.verifier()
 
     def examples(self, *, seed: int) -> Iterator[tuple[Task, str]]:
-        """Yield training texts with separate holes, and their originals."""
+        """Yield training texts with their own set of holes, paired with the originals."""
         texts = self._texts["train"]
         for epoch in itertools.count():
             order = np.random.default_rng([seed, WARM_START, epoch]).permutation(len(texts))
@@ -117,8 +116,8 @@ class Infill(Domain):
                 yield self._task(f"{text.source}@{epoch}", text, rng), text.text
 
     def highlights(self, task: Task, text: str) -> list[TextSpan]:
-        """Mark the given text, the holes filled as in the original, and the holes filled differently. If a task has no
-        spec, its original is looked up by id.
+        """Highlight the given text, the holes filled as in the original, and the holes filled differently. If a task
+        has no spec, its original is looked up by id.
         """
         original = task.spec.get("text") or self._originals.get(task.id.rpartition("@")[0] or task.id, "")
         return text_spans(str(task.prompt), str(original), text)
@@ -146,7 +145,7 @@ class Infill(Domain):
 
 
 def text_spans(masked: str, original: str, text: str) -> list[TextSpan]:
-    """Divide a filled text into given, correct and differing spans. A text that does not match its input is a single
+    """Split filled text into given, correct and differing spans. Text that does not match its input becomes a single
     span.
     """
     if len(masked) != len(text):
@@ -160,7 +159,7 @@ def text_spans(masked: str, original: str, text: str) -> list[TextSpan]:
 
 
 def _by_runs(masked: str, original: str, text: str) -> list[TextSpan]:
-    """Divide a text whose holes hold several characters into spans, by the runs of holes."""
+    """Split text into spans at runs of holes, for holes that may contain several characters."""
     written, true = fills(masked, text), fills(masked, original)
     if written is None:
         return [TextSpan(text, "made")]

@@ -1,4 +1,4 @@
-"""Masking patterns: the positions of the holes in a text, at random, in spans, or sticky."""
+"""Masking patterns, which determine where the holes are: random, span or sticky."""
 
 from __future__ import annotations
 
@@ -18,12 +18,14 @@ Pattern = Literal["random", "span", "sticky"]
 
 
 def random_holes(length: int, ratio: float, _run: float, most: int, rng: np.random.Generator) -> Positions:
-    """Mask a share ``ratio`` of all positions, chosen uniformly."""
+    """Mask a fraction ``ratio`` of all positions, chosen uniformly at random."""
     return rng.permutation(length)[: min(round(ratio * length), most)]
 
 
 def span_holes(length: int, ratio: float, run: float, most: int, rng: np.random.Generator) -> Positions:
-    """Mask spans of geometric length with mean ``run`` until a share ``ratio`` is masked; spans may touch."""
+    """Mask spans with geometrically distributed lengths (mean ``run``) until a fraction ``ratio`` is masked; spans may
+    touch.
+    """
     wanted, hidden = min(round(ratio * length), most), np.zeros(length, np.bool_)
     while (missing := wanted - int(hidden.sum())) > 0:
         start = int(rng.integers(length))
@@ -33,8 +35,8 @@ def span_holes(length: int, ratio: float, run: float, most: int, rng: np.random.
 
 
 def sticky_holes(length: int, ratio: float, run: float, most: int, rng: np.random.Generator) -> Positions:
-    """Mask positions by a two-state Markov chain. A run of holes continues with probability 1 - 1/run and starts at the
-    rate that masks a share ``ratio`` on average. If there are more than ``most`` holes, random runs are removed.
+    """Mask positions with a two-state Markov chain. A run of holes continues with probability 1 - 1/run and starts at
+    the rate that masks a fraction ``ratio`` on average. If there are more than ``most`` holes, random runs are removed.
     """
     start, stop = ratio / (run * (1.0 - ratio)), 1.0 / run
     hidden, inside = np.zeros(length, np.bool_), rng.random() < ratio
@@ -53,26 +55,26 @@ PATTERNS: dict[Pattern, Callable[[int, float, float, int, np.random.Generator], 
     "span": span_holes,
     "sticky": sticky_holes,
 }
-"""Functions of the text length, the share of holes, the mean run length, the maximum number of holes and an RNG."""
+"""Functions that take the text length, fraction of holes, mean run length, maximum number of holes and an RNG."""
 
 
 @dataclass(frozen=True)
 class Masking:
-    """Settings of the masking: between 1 and ``most`` holes per text, with a ratio drawn between two bounds."""
+    """Masking settings: each text has between 1 and ``max_holes`` holes, with a ratio sampled from a range."""
 
     pattern: Pattern = "span"
     ratio: tuple[float, float] = (0.2, 0.2)
     mean_span: float = 3.0
-    """Mean length of a span or of a sticky run."""
+    """Mean length of a span or sticky run."""
     max_holes: int = 64
 
     def __post_init__(self) -> None:
         low, high = self.ratio
         if self.pattern not in PATTERNS:
-            raise ConfigError(f"infill: masking={self.pattern!r} does not exist; choose one of {', '.join(PATTERNS)}")
+            raise ConfigError(f"infill: masking={self.pattern!r} is invalid; choose one of {', '.join(PATTERNS)}")
         if not 0 < low <= high < 1:
             raise ConfigError(
-                f"infill: ratio={list(self.ratio)} must be a share between 0 and 1, or two in ascending order"
+                f"infill: ratio={list(self.ratio)} must be one fraction between 0 and 1, or two in ascending order"
             )
         if (
             self.mean_span < 1
@@ -82,11 +84,11 @@ class Masking:
             raise ConfigError(
                 f"infill: mean_span={self.mean_span} and max_holes={self.max_holes} must be at least 1, and with "
                 "masking='sticky' "
-                f"ratio={list(self.ratio)} must not exceed run / (1 + run); raise run or lower ratio"
+                f"ratio={list(self.ratio)} must not exceed mean_span / (1 + mean_span); raise mean_span or lower ratio"
             )
 
     def positions(self, length: int, rng: np.random.Generator) -> Positions:
-        """Draw the positions of the holes in a text of the given length, in ascending order."""
+        """Sample the hole positions for text of the given length, in ascending order."""
         ratio = float(rng.uniform(*self.ratio))
         found = PATTERNS[self.pattern](length, ratio, self.mean_span, self.max_holes, rng)
         if not len(found):
@@ -95,7 +97,7 @@ class Masking:
 
 
 def with_holes(units: Sequence[str], positions: Positions) -> str:
-    """Join the units of a text, characters or tokens, with a hole at each position."""
+    """Join text units (characters or tokens), with a hole at each of ``positions``."""
     hidden = set(positions.tolist())
     return "".join(HOLE if position in hidden else unit for position, unit in enumerate(units))
 

@@ -1,12 +1,12 @@
-"""The reward of a filled text: a weighted sum of named parts.
+"""The reward for filled text: a weighted sum of named parts.
 
 - ``tokenizes``: 1 if Python's tokenizer accepts the text
 - ``parses``: 1 if ``ast`` parses the text
-- ``recovered``: share of holes filled as in the original
+- ``recovered``: fraction of holes filled as in the original
 - ``exact``: 1 if all holes are filled as in the original
 
-reward = Σ weight · part. By default only ``tokenizes`` and ``parses`` count, because a hole has more than one good
-filling. For text other than Python only ``recovered`` counts.
+reward = Σ weight · part. By default, only ``tokenizes`` and ``parses`` count, because a hole can be filled correctly in
+more than one way. For text other than Python, only ``recovered`` counts.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ TEXT_WEIGHTS: Mapping[str, float] = {"recovered": 1.0}
 RULES = "2"
 """Version of the scoring rules; increment it when verdicts change for the same settings."""
 MAX_INLINE_CHARACTERS = 4096
-"""Longer texts are parsed in an isolated process, because a crash of Python's C parser would end the run."""
+"""Texts longer than this are parsed in a separate process, because a crash in Python's C parser would kill the run."""
 
 
 def tokenizes(text: str) -> bool:
@@ -53,8 +53,8 @@ def parses(text: str) -> bool:
 
 
 def recovered(masked: str, original: str, text: str) -> float:
-    """Return the share of holes filled as in the original. If a hole holds several characters, whole runs of holes are
-    compared. A text that does not match the holes scores 0.
+    """Return the fraction of holes filled as in the original. If a hole holds several characters, whole runs of holes
+    are compared. Text that does not match the holes scores 0.
     """
     if len(masked) == len(original) == len(text):
         right = [given == true for hole, true, given in zip(masked, original, text, strict=True) if hole == HOLE]
@@ -66,7 +66,7 @@ def recovered(masked: str, original: str, text: str) -> float:
 
 @dataclass(frozen=True)
 class InfillScorer:
-    """The function behind the verifier."""
+    """The verifier's scoring function."""
 
     weights: Mapping[str, float] = field(default_factory=lambda: dict(PYTHON_WEIGHTS))
     max_length: int = 256
@@ -79,7 +79,7 @@ class InfillScorer:
             )
 
     def __call__(self, task: Task, text: str) -> Verdict:
-        """Score a text. Success means that it parses or, for other text, that it equals the original."""
+        """Score a text. Python code succeeds if it parses; other text succeeds if it equals the original."""
         original = str(task.spec["text"])
         python = not {"tokenizes", "parses"}.isdisjoint(self.weights)
         parts = {"recovered": recovered(str(task.prompt), original, text), "exact": float(text == original)}
@@ -89,7 +89,7 @@ class InfillScorer:
         return Verdict.scored(reward, success=parts["parses" if python else "exact"] == 1.0, parts=parts)
 
     def verifier(self) -> FunctionVerifier:
-        """Return the verifier. Its version contains the weights, because they change verdicts."""
+        """Return the verifier, whose version includes the weights because they affect verdicts."""
         return FunctionVerifier(
             self,
             name="program",

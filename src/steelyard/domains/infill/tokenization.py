@@ -1,4 +1,4 @@
-"""Split texts into the units of a hole: characters, or tokens of the model that fills it."""
+"""Split texts into the units that holes replace: characters, or tokens of the model that fills them."""
 
 from __future__ import annotations
 
@@ -16,21 +16,23 @@ INDENTED_CODE = "def f(x):\n    return  x + 1\n\n"
 
 
 def split_text(text: str, tokenizer: str = "") -> Sequence[str]:
-    """Split a text into its characters, or into the tokens of ``tokenizer``."""
+    """Split text into characters, or into the tokens of ``tokenizer``."""
     if not tokenizer:
         return text
     return token_texts(open_tokenizer(tokenizer), text)
 
 
 def token_texts(tokenizer: Any, text: str) -> list[str]:
-    """Return the text of each token. Joined, they equal the input if the tokenizer is lossless at character level."""
+    """Return the text of each token. Joined together, they equal the input if the tokenizer is lossless at the
+    character level.
+    """
     ids = tokenizer.encode(text, add_special_tokens=False).ids
     return [tokenizer.decode([token], skip_special_tokens=False) for token in ids]
 
 
 @lru_cache(maxsize=4)
 def open_tokenizer(where: str) -> Any:
-    """Load the tokenizer of a model folder or hub id. It must reproduce plain text exactly."""
+    """Load the tokenizer from a model folder or hub id. The tokenizer must reproduce plain text exactly."""
     from tokenizers import Tokenizer
 
     file = Path(where) / "tokenizer.json"

@@ -1,4 +1,4 @@
-"""Copy, sort, reverse and count short sequences of digits: the smallest domain in which learning is visible."""
+"""Copy, sort, reverse and count short sequences of digits: the simplest domain that shows a policy learning."""
 
 from steelyard.domains.sequences.domain import Sequences
 

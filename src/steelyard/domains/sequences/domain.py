@@ -1,8 +1,8 @@
 """The sequences domain: the answer to ``sort 3 1 2 =`` is ``1 2 3``.
 
 Kinds: ``copy``, ``sort`` (ascending), ``reverse``, and ``count`` (the number of odd symbols). Every sequence of the
-configured lengths and symbols occurs once per kind. Its split depends only on a hash of the sequence, so a held-out
-sequence never occurs in training, whatever the kind or the seed.
+configured lengths and symbols occurs once per kind. A hash of the sequence alone determines its split, so a held-out
+sequence never occurs in training, whatever the kind or seed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from steelyard.verification import FunctionVerifier
 
 MAX_SEQUENCES = 200_000
 SPLIT_OF_TENTH: dict[int, Split] = {0: "held_out", 1: "validation"}
-"""One tenth of the sequences each; the rest is for training."""
+"""Each of these splits gets one tenth of the sequences; the rest are used for training."""
 
 ANSWERS: dict[str, Callable[[tuple[int, ...]], Sequence[int]]] = {
     "copy": lambda symbols: symbols,
@@ -35,8 +35,8 @@ ANSWERS: dict[str, Callable[[tuple[int, ...]], Sequence[int]]] = {
 
 @dataclass(frozen=True)
 class Sequences(Domain):
-    """Digit sequences. The difficulty is the length, the reward is the share of correct positions, and success requires
-    an exact answer.
+    """Digit sequences. Difficulty is the sequence length, reward is the fraction of correct positions, and success
+    requires an exact answer.
     """
 
     kinds: tuple[str, ...] = ("copy", "sort", "count")
@@ -45,7 +45,7 @@ class Sequences(Domain):
     symbols: int = 8
     """Number of distinct symbols; sequences consist of the numbers 0 to ``symbols - 1``."""
     seed: int = 0
-    """Determines the order of tasks, not their split."""
+    """Seed for the task order; does not affect the splits."""
     step_rewards: bool = False
     """Reward each position of the answer separately (use with ``credit.gamma`` below 1)."""
 
@@ -87,7 +87,7 @@ class Sequences(Domain):
         )
 
     def verifier(self) -> FunctionVerifier:
-        """Return the verifier; step rewards change verdicts, so they have their own version."""
+        """Return the verifier. Step rewards change verdicts, so they use a separate version."""
         function, version = (score_by_position, "1-steps") if self.step_rewards else (score, "1")
         return FunctionVerifier(function, name=self.name, version=version, deterministic=True, isolate=False)
 
@@ -97,7 +97,7 @@ class Sequences(Domain):
 
     @cached_property
     def _contents(self) -> dict[Split, list[tuple[str, tuple[int, ...]]]]:
-        """Kind and sequence of every task by split, in an order determined by the seed."""
+        """The (kind, sequence) pairs of each split, in an order determined by the seed."""
         by_split: dict[Split, list[tuple[str, tuple[int, ...]]]] = {"train": [], "validation": [], "held_out": []}
         for length in self._lengths:
             for symbols in itertools.product(range(self.symbols), repeat=length):
@@ -121,7 +121,7 @@ def score(task: Task, text: str) -> Verdict:
 
 
 def score_by_position(task: Task, text: str) -> Verdict:
-    """Score like ``score``, with step rewards: 1 for each correct position, and 1 at the last position for the correct
+    """Like ``score``, but with step rewards: 1 for each correct position, and 1 at the last position for the correct
     length.
     """
     verdict = score(task, text)

@@ -1,4 +1,4 @@
-"""Render, export and report theories.
+"""Render, export and report on theories.
 
 The input is a theory text, a PyR@TE model file or a SARAH model file.
 """
@@ -34,13 +34,15 @@ Scorer = Callable[[str, Mapping[str, Any]], Verdict]
 
 @dataclass(frozen=True)
 class TheoryArtifacts:
-    """Renders, exports and reports theories. ``read`` parses theory texts; ``score`` scores them for a task's spec."""
+    """Renders, exports and reports on theories. ``read`` parses theory texts; ``score`` scores them against a task's
+    spec.
+    """
 
     read: Callable[[str], Theory]
     score: Scorer | None = None
 
     def to_text(self, text: str) -> str:
-        """Return the text unchanged if it can be read, otherwise an empty string."""
+        """Return the text unchanged if it can be parsed, otherwise an empty string."""
         try:
             self.theory(text)
         except DataError:
@@ -58,7 +60,7 @@ class TheoryArtifacts:
         return sarah_reader.read_with_missing(text) if SARAH.search(text) else (self.read(text), [])
 
     def render(self, artifacts: Sequence[Artifact], form: str, *, scale: float = 1.0, title: str = "") -> bytes:
-        """Render theories as spectra (``svg``) or as full tables (``html``), or a single theory (``tex``, ``txt``).
+        """Render theories as spectra (``svg``) or full tables (``html``); ``tex`` and ``txt`` render a single theory.
 
         Invalid samples are skipped. An invalid file raises ``DataError``.
         """
@@ -70,7 +72,7 @@ class TheoryArtifacts:
         named = [(artifact, self._valid_theory(artifact)) for artifact in artifacts]
         readable = [(artifact, theory) for artifact, theory in named if theory is not None]
         if not readable:
-            raise DataError("no valid theory to render; give at least one")
+            raise DataError("no valid theory to render; pass at least one")
         if form == "svg":
             pictures = [(_caption(artifact), spectrum(theory)) for artifact, theory in readable]
             return side_by_side(pictures, scale=scale, title=title).encode()
@@ -93,7 +95,7 @@ class TheoryArtifacts:
         return {f"{name}.m": model[1].encode()} | {file: content.encode() for file, content in others}
 
     def report(self, text: str, spec: Mapping[str, Any] | None = None) -> Report:
-        """Report each anomaly condition in a row, with the contribution of each fermion."""
+        """Report one row per anomaly condition, with the contribution of each fermion."""
         try:
             theory, missing = self._read(text)
         except DataError as error:
@@ -114,7 +116,7 @@ class TheoryArtifacts:
         )
 
     def _score_lines(self, text: str, spec: Mapping[str, Any] | None) -> list[tuple[str, bool]]:
-        """Return a line with the reward, and whether the theory is a success. Only theory texts are scored."""
+        """Return one line that states the reward and whether the theory is a success. Only theory texts are scored."""
         if self.score is None or PYRATE.search(text) or SARAH.search(text):
             return []
         try:
@@ -126,7 +128,7 @@ class TheoryArtifacts:
         return [(f"{lines}: reward {verdict.reward:.4g}: {parts}", verdict.success)]
 
     def _valid_theory(self, artifact: Artifact) -> Theory | None:
-        """Return the theory, or ``None`` for an invalid sample. Files, which have no verdict, must be valid."""
+        """Return the theory, or ``None`` for an invalid sample. Files have no verdict and must be valid."""
         try:
             theory = self.theory(artifact.text)
             problems = flaws(theory)
@@ -169,7 +171,7 @@ def _caption(artifact: Artifact) -> str:
     title, verdict = artifact.title, artifact.verdict
     if verdict is None:
         return title
-    if not verdict.counts:
+    if not verdict.has_reward:
         return f"{title} · unscored"
     result = "success" if verdict.success else "rejected" if verdict.status == "rejected" else "no success"
     return f"{title} · reward {verdict.reward:.3f}, {result}"

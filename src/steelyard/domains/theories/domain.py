@@ -1,4 +1,4 @@
-"""The theories domain: gauge theories written word by word and scored by exact group theory."""
+"""The theories domain: gauge theories written word by word and scored with exact group theory."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ from steelyard.verification import FunctionVerifier
 class Theories(Domain):
     """Tasks to write a gauge theory from a given starting point.
 
-    Training tasks are unlimited and alternate between kinds. Validation and held-out contain each starting point once.
+    Training tasks are unlimited and alternate between kinds. The validation and held-out splits contain each starting
+    point once.
     """
 
     picture_formats: ClassVar = PICTURES
@@ -46,21 +47,22 @@ class Theories(Domain):
     kinds: tuple[str, ...] = ("groups",)
     """Kinds of starting points: any of nothing, groups, sector, partial, model."""
     required_factors: tuple[str, ...] = ()
-    """Factors that every given gauge group must have, such as ``SU(2)``. Repeat a factor to require it repeatedly."""
+    """Factors that every given gauge group must have, such as ``SU(2)``. Repeat a factor to require it more than once.
+    """
     limits: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """Size limits, see :class:`~steelyard.domains.theories.model.limits.Limits`."""
+    """Size limits; see :class:`~steelyard.domains.theories.model.limits.Limits`."""
     reward: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """Reward settings, see :class:`~steelyard.domains.theories.reward.reward.TheoryReward`."""
+    """Reward settings; see :class:`~steelyard.domains.theories.reward.reward.TheoryReward`."""
     constrained: bool = True
     """Whether the grammar constrains sampling to valid theories. Otherwise invalid texts are rejected."""
     max_example_words: int = 120
-    """Maximum words of a warm-start example. A long starting point may exceed it."""
+    """Maximum number of words in a warm-start example. Long starting points may exceed this limit."""
     curriculum_tasks: int = 0
     """Number of training tasks over which the harder half of the difficulty levels is introduced, one level at a time.
     0 uses all levels from the start.
     """
     seed: int = 0
-    """Seed of the task order. It does not affect the splits."""
+    """Seed for the task order; does not affect the splits."""
 
     def __post_init__(self) -> None:
         for name in ("kinds", "required_factors"):
@@ -80,7 +82,7 @@ class Theories(Domain):
             )
         if self.curriculum_tasks < 0:
             raise ConfigError(
-                f"theories: curriculum_tasks = {self.curriculum_tasks} must be a number of training tasks, 0 or more"
+                f"theories: curriculum_tasks = {self.curriculum_tasks} must be a non-negative number of training tasks"
             )
         reward_from_options(self.reward)
         self._require_starting_points()
@@ -92,14 +94,14 @@ class Theories(Domain):
                 raise ConfigError(
                     f"theories: limits.groups = {self.bounds.groups}, limits.abelian = {self.bounds.abelian}, "
                     f"limits.largest = {self.bounds.largest} and required_factors = {list(self.required_factors)} "
-                    f"leave no starting point of kind {kind!r}; raise a limit, require fewer factors, or remove it"
+                    f"leave no starting point of kind {kind!r}; raise a limit, require fewer factors, or drop this kind"
                 )
         for starting_point in itertools.chain.from_iterable(self._interleaved.values()):
             try:
                 self.grammar.start(_task(starting_point))
             except ConstraintError as error:
                 raise ConfigError(
-                    f"theories: kind {starting_point.kind!r} does not fit the limits: {error}; raise the limits, or "
+                    f"theories: kind {starting_point.kind!r} is outside the limits: {error}; raise the limits, or "
                     f"remove {starting_point.kind!r} from kinds"
                 ) from None
 
@@ -113,15 +115,17 @@ class Theories(Domain):
         return TheoryGrammar(self.bounds)
 
     def vocabulary(self) -> tuple[str, ...]:
-        """Return special tokens, the kinds of starting points and the words of theories."""
+        """Return the special tokens, the kinds of starting points and the words of theories."""
         return (*SPECIAL_TOKENS, *STARTING_POINTS, *self.grammar.alphabet())
 
     def size(self, split: Split) -> int | None:
-        """Return the number of tasks. Training is unlimited; the other splits have each starting point once."""
+        """Return the number of tasks. Training is unlimited; the other splits contain each starting point once."""
         return None if split == "train" else len(self._interleaved[split])
 
     def task(self, split: Split, index: int) -> Task:
-        """Return a task. Training alternates between kinds and reshuffles each when it is exhausted or grows harder."""
+        """Return a task. Training alternates between kinds and reshuffles each kind when it is exhausted or a level is
+        added.
+        """
         if split != "train":
             return _task(self._interleaved[split][index])
         levels = self._levels
@@ -176,7 +180,7 @@ class Theories(Domain):
         return self._artifacts.report(text, spec)
 
     def summary(self, artifacts: Sequence[Artifact], *, title: str = "") -> Summary:
-        """Catalogue the distinct theories among many samples."""
+        """Catalogue the distinct theories in a set of samples."""
         return summarise(artifacts, read, title=title)
 
     def automaton(self) -> TheoryGrammar | None:
@@ -204,7 +208,7 @@ class Theories(Domain):
 
     @cached_property
     def _interleaved(self) -> dict[Split, list[StartingPoint]]:
-        """Starting points by split: shuffled within each kind, with kinds alternating while they last."""
+        """Starting points by split, shuffled within each kind; kinds alternate until they are exhausted."""
         by_split: dict[Split, list[StartingPoint]] = {}
         for number, split in enumerate(SPLITS):
             shuffled: list[list[StartingPoint]] = []

@@ -1,1 +1,1 @@
-"""Tokens and prompts of policies: encoding, chat templates, and tokens that are never sampled."""
+"""Tokens and prompts for policies: encoding, chat templates, and tokens that are never sampled."""

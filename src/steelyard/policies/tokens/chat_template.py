@@ -2,7 +2,7 @@
 
 A template is a program that comes with a model: its loops can nest, its strings can double, and its behaviour may
 depend on the messages. Every prompt is therefore rendered in a child process with limited memory and limited CPU time
-per prompt. The child starts with the first chat prompt and ends with this process.
+per prompt. The child starts at the first chat prompt and exits with this process.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from steelyard.errors import PolicyError
 CPU_SECONDS = 10.0
 """CPU time limit per prompt."""
 MEMORY_BYTES = 512 << 20
-"""Limit on the address space beyond that of the imports."""
+"""Limit on the address space in addition to that used by imports."""
 EXTRA_CHARACTERS = 1 << 20
-"""A template may output this many characters more than four times the length of its messages."""
+"""A template may output up to four times the length of its messages plus this many characters."""
 
 
 def template_ids(tokenizer: Any, messages: Sequence[Mapping[str, str]], *, answer_next: bool) -> list[int]:
@@ -51,7 +51,7 @@ def render_chat(tokenizer: Any, messages: Sequence[Mapping[str, str]], *, answer
         raise PolicyError(
             f"the chat template of {owner} exceeded a limit on a prompt of {len(plain)} messages: {answer['limit']} "
             f"(limits: {CPU_SECONDS:g} s of CPU time, {MEMORY_BYTES >> 20} MB, {limit} characters); correct "
-            "chat_template in the tokenizer's files, or give prompts as strings, which need no template"
+            "chat_template in the tokenizer's files, or pass prompts as strings, which need no template"
         )
     if "error" in answer:
         raise PolicyError(
@@ -66,7 +66,7 @@ class Renderer:
 
     def __init__(self) -> None:
         self._forget()
-        os.register_at_fork(after_in_child=self._forget)  # a fork must not share its parent's pipes
+        os.register_at_fork(after_in_child=self._forget)  # a forked child must not share its parent's pipes
         atexit.register(self.close)
 
     def render(self, request: Mapping[str, Any]) -> dict[str, str]:
@@ -83,14 +83,14 @@ class Renderer:
             return _describe_exit(process.returncode)
 
     def close(self) -> None:
-        """End the child process if it is running; the exit code of an ended child is preserved."""
+        """Terminate the child process if it is running; the exit code of a finished child is preserved."""
         process, self._process = self._process, None
         if process is None:
             return
         process.kill()
         process.wait()
         process.stdout.close()
-        with suppress(BrokenPipeError):  # part of a prompt may be unwritten
+        with suppress(BrokenPipeError):  # part of the prompt may still be unsent
             process.stdin.close()
 
     def _forget(self) -> None:

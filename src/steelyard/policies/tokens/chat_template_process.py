@@ -2,7 +2,8 @@
 
 ``steelyard.policies.tokens.chat_template`` runs this file as a script. It reads one JSON line per prompt (arguments for
 the transformers renderer and the maximum length of the output) and answers with one JSON line. A prompt that takes too
-long ends the process by SIGPROF: the kernel delivers it even inside one long operation such as ``10 ** 10 ** 10``.
+long terminates the process with SIGPROF, which the kernel delivers even inside a single long operation such as ``10 **
+10 ** 10``.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ def main(seconds: float, memory: int) -> None:
     from transformers.utils.chat_template_utils import render_jinja_template
 
     sizes = Path("/proc/self/statm")
-    if sizes.is_file():  # other systems limit only CPU time and output
+    if sizes.is_file():  # without /proc, only CPU time and output are limited
         limit = int(sizes.read_text(encoding="ascii").split()[0]) * resource.getpagesize() + memory
         resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C and closes the pipe when it ends
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C and closes the pipe on exit
     for line in sys.stdin:
         request = json.loads(line)
         signal.setitimer(signal.ITIMER_PROF, seconds)

@@ -1,4 +1,4 @@
-"""Converts between texts and token ids: the part of a policy that a sampler needs besides weights and constraint."""
+"""Converts between text and token ids: the part of a policy that a sampler needs besides weights and constraints."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Prompting:
     chat: bool = False
     """Whether a string prompt becomes a user message in the model's chat template."""
     system: str | None = None
-    """System message before every chat; None: no message."""
+    """System message at the start of every chat, if any."""
 
     def messages(self, prompt: Prompt) -> Sequence[Message] | None:
         """Return the chat messages for a prompt, or None if the prompt is used as plain text."""
@@ -34,8 +34,8 @@ class Prompting:
             return prompt
         if prompt[0]["role"] == "system":
             raise PolicyError(
-                f"the prompt starts with a system message ({shown(prompt[0]['content'])}), but tasks.system sets "
-                "another one; remove one of them"
+                f"the prompt starts with a system message ({shown(prompt[0]['content'])}), but tasks.system "
+                "sets one too; remove one of them"
             )
         return ({"role": "system", "content": self.system}, *prompt)
 
@@ -60,7 +60,7 @@ class Codec:
             ids = self._ids(str(prompt))
         elif self.tokenizer.chat_template is None:
             raise PolicyError(
-                "the prompt is a list of chat messages, but the tokenizer has no chat template; give prompts as strings"
+                "the prompt is a list of chat messages, but the tokenizer has no chat template; pass prompts as strings"
             )
         else:
             ids = template_ids(self.tokenizer, messages, answer_next=True)
@@ -81,14 +81,15 @@ class Codec:
 
     def decode(self, ids: Sequence[int] | np.ndarray) -> str:
         """Return the text of a completion with all sampled tokens, special ones included (tool calls, reasoning
-        markers), except the token that ended the sample. A verifier sees everything that the policy is credited for.
+        markers), except the token that ended the sample. The verifier therefore sees everything that the policy is
+        credited for.
         """
         return self.tokenizer.decode([int(token) for token in ids if token not in self.end_ids])
 
     def _ids(self, text: str) -> list[int]:
         try:
             return self.tokenizer.encode(text)
-        except Exception as error:  # a closed vocabulary raises a plain Exception
+        except Exception as error:  # tokenizers with a closed vocabulary raise a plain Exception
             unknown = [word for word in text.split() if word not in self.tokenizer.get_vocab()]
             if UNKNOWN not in str(error) or not unknown:
                 raise

@@ -17,7 +17,7 @@ from steelyard.suggest import did_you_mean
 def excluded_ids(
     tokenizer: Any, vocabulary: int, end_ids: Collection[int], names: Sequence[str] | None = None
 ) -> tuple[int, ...]:
-    """Return unused ids and the ids of ``names`` (None: padding, start and mask).
+    """Return unused ids and the ids of ``names`` (by default, the padding, start and mask tokens).
 
     A token that ends a sample is never excluded, even if it has another role such as padding.
     """
@@ -35,7 +35,7 @@ def excluded_ids(
 
 
 def describe_excluded(tokenizer: Any, excluded: Sequence[int]) -> list[str]:
-    """List the excluded tokens by name, and the number of ids without a token."""
+    """List the excluded tokens by name and the number of ids without a token."""
     names: list[str | None] = tokenizer.convert_ids_to_tokens(list(excluded))
     known = [name for name in names if name is not None]
     unused = len(names) - len(known)
@@ -46,7 +46,7 @@ def _id_of_name(name: str, id_of: Mapping[str, int], end_ids: Collection[int]) -
     token = id_of.get(name)
     if token is None:
         raise PolicyError(
-            f"model.excluded_tokens: {name!r} is not a token of this model's vocabulary{did_you_mean(name, id_of)}"
+            f"model.excluded_tokens: {name!r} is not a token in this model's vocabulary{did_you_mean(name, id_of)}"
         )
     if token in end_ids:
         raise PolicyError(f"model.excluded_tokens: {name!r} ends a sample and cannot be excluded; remove it")

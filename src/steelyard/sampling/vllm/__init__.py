@@ -1,4 +1,4 @@
-"""Sampling with vLLM in this process: large batches with a paged cache; the prompt of a group is processed once.
+"""In-process sampling with vLLM: large batches with a paged cache; each group's prompt is processed once.
 
 Only this package (and ``cluster``) imports vllm. ``engine`` holds the engine and updates its weights, ``masks`` applies
 our constraints and cuts, ``sampler`` implements ``Sampler``.

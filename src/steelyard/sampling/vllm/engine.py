@@ -1,4 +1,4 @@
-"""vLLM in this process, built from a model's configuration, with weights that can be updated."""
+"""An in-process vLLM engine, built from a model's configuration, with updatable weights."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from steelyard.errors import MissingExtraError, PolicyError
 from steelyard.sampling.vllm.tracked_sample import TrackedSample
 
 REQUIRED_ENVIRONMENT = {
-    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # masks are computed in this process from its own rows
-    "VLLM_USE_V2_MODEL_RUNNER": "0",  # the V2 runner has another interface for logits processors
+    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # masks are computed in this process
+    "VLLM_USE_V2_MODEL_RUNNER": "0",  # the V2 runner has a different interface for logits processors
 }
 QUIET_ENVIRONMENT = {"VLLM_LOGGING_LEVEL": "ERROR", "VLLM_NO_USAGE_STATS": "1"}
 """Defaults that the environment may override."""
@@ -35,20 +35,20 @@ class EngineOptions:
     memory: float = defaults.VLLM_MEMORY
     """Share of the device's memory for weights and cache."""
     cache_gib: float | None = None
-    """Memory of the KV cache, reserved at start; None: what ``memory`` leaves after the weights."""
+    """Memory reserved for the KV cache at start; defaults to the rest of ``memory`` after the weights."""
     max_length: int | None = None
-    """Maximum length of prompt plus completion; None: the model's maximum."""
+    """Maximum length of prompt plus completion; defaults to the model's maximum."""
     max_rows: int = defaults.MAX_ROWS
     """Sequences decoded together."""
     eager: bool | None = None
-    """Whether to disable compilation and CUDA graphs; None: only on a CPU."""
+    """Whether to disable compilation and CUDA graphs; by default, only on a CPU."""
     adapter_rank: int | None = None
-    """Rank of adapters served without merging; None: adapters are not served."""
+    """Rank of adapters served without merging, or None if adapters are not served."""
 
 
 @dataclass(slots=True)
 class Engine:
-    """vLLM with its weights, and the samples of its current requests."""
+    """A vLLM instance with its weights and the samples of its current requests."""
 
     llm: Any
     tracked_samples: dict[int, TrackedSample] = field(default_factory=dict[int, TrackedSample])
@@ -84,7 +84,7 @@ class Engine:
         self._reset_cache()
 
     def close(self) -> None:
-        """Release the memory; sampling is impossible afterwards. Calling it twice is safe."""
+        """Release the memory; the engine cannot sample afterwards. Calling it twice is safe."""
         if self.llm is None:
             return
         from vllm.distributed import cleanup_dist_env_and_memory
@@ -94,7 +94,7 @@ class Engine:
         cleanup_dist_env_and_memory()
 
     def _reload_head(self, model: Any) -> None:
-        """Reload a head that is tied to the embedding: on a CPU it keeps a repacked copy of the old weights."""
+        """Reload a head that is tied to the embedding: on a CPU, it keeps a repacked copy of the old weights."""
         head = getattr(model, "lm_head", None)
         head = getattr(head, "base_layer", head)
         if head is not None:

@@ -1,9 +1,10 @@
-"""Constraints and cuts inside vLLM: a logits processor that masks what a request's constraint, its cut rule or the
-policy's excluded tokens rule out.
+"""Constraints and cuts inside vLLM: a logits processor that masks the tokens ruled out by a request's constraint, its
+cut rule or the policy's excluded tokens.
 
-vLLM applies min-p before top-p and does not report what a cut keeps; its grammar engines allow other tokens than ours
-and do not support automata. Constraint and cut are therefore computed here, with the code of the local sampler and the
-learner, and the remaining sets become the learner's supports. Temperature and draw are vLLM's.
+vLLM applies min-p before top-p and does not report which tokens a cut keeps; its grammar engines allow different tokens
+from ours and do not support automata. The constraint and the cut are therefore computed here, with the same code as in
+the local sampler and the learner, and the remaining sets become the learner's supports. vLLM applies the temperature
+and draws the token.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class BatchEntry:
 
 
 class RowMasks(LogitsProcessor):
-    """Sets logits of disallowed tokens to minus infinity. Each engine creates a subclass with its own samples."""
+    """Sets the logits of disallowed tokens to minus infinity. Each engine creates a subclass with its own samples."""
 
     tracked_samples: ClassVar[Mapping[int, TrackedSample]] = {}
     excluded: ClassVar[Sequence[int]] = ()
@@ -85,7 +86,7 @@ class RowMasks(LogitsProcessor):
         return logits
 
     def _restrict(self, logits_BV: Tensor, rule: CutRule, places: list[int]) -> None:
-        """Apply constraint and cut; a cut is stored, because it is the support."""
+        """Apply the constraint and the cut; the cut is stored because it is the support."""
         tracked_samples = [self.entries[place].tracked for place in places]
         place_R = torch.tensor(places, device=logits_BV.device)
         logits_RV = logits_BV[place_R]

@@ -39,7 +39,7 @@ class VllmSampler:
         seed: int,
         weights: Callable[[], Weights] | None = None,
     ) -> None:
-        """``weights`` returns the policy's newest weights for ``publish``; None: weights are passed to ``load``."""
+        """``weights`` returns the policy's newest weights for ``publish``; without it, pass weights to ``load``."""
         self.engine, self.codec, self.constraint, self.seed = engine, codec, constraint, seed
         engine.excluded[:] = codec.excluded
         self.offsets = TextOffsets(codec.tokenizer, codec.decode)
@@ -49,11 +49,11 @@ class VllmSampler:
 
     def publish(self, version: int) -> None:
         if self._weights is None:
-            raise PolicyError("this sampler has no source of weights; pass them to load(weights, version)")
+            raise PolicyError("this sampler has no source of weights; pass weights to load(weights, version)")
         self.load(self._weights(), version)
 
     def load(self, weights: Weights, version: int) -> None:
-        """Switch to these weights and discard what was cached with the old ones."""
+        """Switch to these weights and discard everything cached with the old ones."""
         if isinstance(weights, Path):
             self.engine.serve(weights)
         else:

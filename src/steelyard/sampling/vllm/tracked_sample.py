@@ -10,7 +10,7 @@ import numpy as np
 from steelyard.sampling.partial_sample import PartialSample
 
 TRACKED_KEY = "steelyard_sample"
-"""The extra argument of a request with the number of its ``TrackedSample``."""
+"""The extra argument of a request that holds the number of its ``TrackedSample``."""
 
 
 class TrackedSample:
@@ -22,15 +22,15 @@ class TrackedSample:
         """Tokens kept by the cut of the latest draw."""
 
     def follow(self, tokens: Sequence[int]) -> None:
-        """Add the tokens that the row does not have yet; tokens after its end are ignored."""
+        """Add the tokens that the row does not contain yet; tokens after its end are ignored."""
         row = self.row
         while row.finished is None and len(row.tokens) < len(tokens):
             row.take(tokens[len(row.tokens)], math.nan, self.kept)
 
     def forced(self, place: int) -> int | None:
-        """Return the forced token at this position; None if a token is to be drawn.
+        """Return the forced token at this position, or None if a token must be drawn.
 
-        If the row has ended, because the rest was forced or nothing fits, return an end token to end the request.
+        If the row has ended because the rest was forced or nothing fits, return an end token to end the request.
         """
         row = self.row
         if row.finished is not None:

@@ -96,9 +96,9 @@ class AsynchronousRollouts:
         self._changed = threading.Condition()
         self._version = 0
         self._started = 0
-        """Number of groups started, without refills."""
+        """Number of groups started, excluding refills."""
         self._end_step = steps
-        """Sampling ends before this step. ``take`` increases it if the loop runs further."""
+        """Sampling ends before this step. ``take`` raises this limit if the loop runs past it."""
         self._queue: deque[SampleRequest] = deque()
         self._pending: dict[StepSlot, PendingGroup] = {}
         self._before_draw: dict[int, dict[str, Any]] = {}
@@ -212,7 +212,7 @@ class AsynchronousRollouts:
 
     @contextmanager
     def _sampling_paused(self) -> Iterator[None]:
-        """Wait for the current portion to finish and start no other inside the context."""
+        """Wait for the current portion to finish, and do not start another inside the context."""
         with self._changed:
             self._pause_requests += 1
             while self._sampling:

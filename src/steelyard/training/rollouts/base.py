@@ -43,7 +43,7 @@ class Rollouts(Protocol):
         ...
 
     def publish(self, version: int) -> None:
-        """Use the policy's current weights, called ``version``, for all further sampling."""
+        """Use the policy's current weights for all further sampling, and label them ``version``."""
         ...
 
     def observe(self, groups: Sequence[GroupSummary]) -> None:
@@ -63,13 +63,13 @@ class Rollouts(Protocol):
     def load_state_dict(self, state: Mapping[str, Any]) -> None: ...
 
     def close(self, within: float | None = None) -> None:
-        """Stop sampling and discard unfinished groups. Waits at most ``within`` seconds; None waits without limit."""
+        """Stop sampling and discard unfinished groups. Waits at most ``within`` seconds; None waits indefinitely."""
         ...
 
 
 @dataclass(slots=True)
 class RolloutParts:
-    """The task source, sampler and verification pool of the rollouts, with the sizes of a step."""
+    """The task source, sampler and verification pool of the rollouts, and the size of each step."""
 
     source: Source
     sampler: Sampler

@@ -39,7 +39,7 @@ KILL = b"k"
 HUNG_UP = b"h"
 """The worker closed its connection: kill it unless it ends within ``ENDING_SECONDS``."""
 ENDING_SECONDS = 0.5
-"""Time for a worker with a closed connection to end normally, so that its exit status is known."""
+"""Time allowed for a worker with a closed connection to exit normally, so that its exit status is known."""
 _PARENT_CHECK_SECONDS = 1.0
 
 
@@ -74,7 +74,7 @@ def main(control_descriptor: int, parent: int) -> None:
     outlive_parent()
     try:
         _run_workers(setup, verifier, output, control, parent, imported)
-    except OSError:  # the run closed the connection in the middle of a message
+    except OSError:  # the run closed the connection mid-message
         pass
     finally:
         end_children()

@@ -1,4 +1,4 @@
-"""The pool's handle of one worker: its fork server, its current process and its pending calls."""
+"""The pool's handle to one worker: its fork server, its current process and its pending calls."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ class WorkerHandle:
                 sent = self.connection.send(self._unsent[:_CHUNK])
             except (BlockingIOError, InterruptedError):
                 return
-            except OSError:  # the worker ended; the fork server will report how
+            except OSError:  # the worker has exited; the fork server will report how
                 self._unsent.clear()
                 return
             del self._unsent[:sent]
@@ -154,12 +154,12 @@ class WorkerHandle:
                 self.connection.shutdown(socket.SHUT_WR)
 
     def on_deadline(self) -> list[Event]:
-        """Handle a call, a worker start or a fork server that took too long."""
+        """Handle the timeout of a call, a worker start or a fork server."""
         events = self._read_connection()  # an answer that arrived in time still counts
         if self._deadline is None or self._deadline > time.monotonic():
             return events
         if self._kill_reason is not None or (self._ready and self.connection is None):
-            events += self._forkserver_lost()  # it does not answer
+            events += self._forkserver_lost()  # the fork server is not responding
         elif not self._ready:
             reason = f"the verifier was not imported within {START_SECONDS:.0f} s{self._printed()}"
             events += [StartFailed(reason), *self._forkserver_lost()]
@@ -180,7 +180,7 @@ class WorkerHandle:
         self.connection = None
 
     def wait_closed(self) -> None:
-        """Wait for the fork server to end and kill what is left."""
+        """Wait for the fork server to end and kill any remaining processes."""
         try:
             self.process.wait(timeout=5)
         except subprocess.TimeoutExpired:
@@ -223,7 +223,7 @@ class WorkerHandle:
             return [StartFailed(message["failed"])]
         elif "threads" in message:  # forking is unsafe with threads, so every worker imports the verifier
             self.setup = replace(self.setup, preload=False)
-            self.failed_starts -= 1  # this fork server ends on purpose
+            self.failed_starts -= 1  # this fork server exits on purpose
         return []
 
     def _read_connection(self) -> list[Event]:
@@ -252,7 +252,7 @@ class WorkerHandle:
         if not self._ready:
             return self._worker_ready(message)
         number = message["call"]
-        if number in self._answered_numbers:  # a duplicate answer; later calls are not responsible for it
+        if number in self._answered_numbers:  # duplicate answer, not the fault of later calls
             self.retire()
             return []
         if not self._numbers or number != self._numbers[0]:
@@ -299,7 +299,7 @@ class WorkerHandle:
             start_new_session=True,
         )
         theirs.close()
-        with suppress(OSError):  # if the fork server already ended, reading from it will show that
+        with suppress(OSError):  # if the fork server has already exited, the next read will show it
             self.control.sendall(frame(pickle.dumps(self.setup)))
         self.control.setblocking(False)
         self._control_reader = JsonReader()
@@ -356,7 +356,7 @@ class WorkerHandle:
             self.control.send(COMMAND.pack(command, self._pid))
 
     def _worker_ended(self, status: int, killed: bool) -> list[Event]:
-        events = self._read_connection()  # answers sent before the end still count
+        events = self._read_connection()  # answers sent before the worker exited still count
         self.failed_starts += not self._ready
         lost = self._kill_reason is not None and self._kill_reason.cause == Cause.LOST_WORKER
         failure = None if self._retired and not lost else self._failure(status, killed)
@@ -393,7 +393,7 @@ class WorkerHandle:
         return WorkerEnded(calls[0], failure, calls[1:])
 
     def _failure(self, status: int, killed: bool) -> Verdict:
-        """Return the verdict for the way in which the worker ended."""
+        """Return the verdict that describes how the worker ended."""
         printed = self._printed()
         if self._kill_reason is not None:
             return replace(self._kill_reason, reason=self._kill_reason.reason + printed)

@@ -13,7 +13,7 @@ _ROOM_LEFT = 4096
 
 
 class WorkerOutput:
-    """A memory file of fixed size, which the pool, a fork server and its workers share together with its position.
+    """A memory file of fixed size; the pool, a fork server and its workers share the file and its position.
 
     A worker rewinds it before each call, so the position is the amount of output. On systems without memory files it is
     an ordinary file, and an overflow is detected only at the end of the call.

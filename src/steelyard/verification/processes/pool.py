@@ -66,7 +66,7 @@ class ProcessPool(BackgroundPool):
         self._wake_receiver.close()
 
     def _wake(self) -> None:
-        with suppress(OSError):  # the buffer is full, so the thread wakes up anyway, or the socket is closed
+        with suppress(OSError):  # socket closed, or buffer full, in which case the thread wakes up anyway
             self._wake_sender.send(b"\0")
 
     def _work(self) -> None:
@@ -84,7 +84,7 @@ class ProcessPool(BackgroundPool):
                 worker.wait_closed()
 
     def _dispatch(self, handles: Sequence[WorkerHandle]) -> None:
-        """Give calls to the worker with the fewest, until all workers have enough or the queue is empty."""
+        """Give calls to the least busy worker, until all workers have enough or the queue is empty."""
         free = [worker for worker in handles if worker.open]
         while free:
             worker = min(free, key=lambda worker: len(worker.calls))
@@ -159,7 +159,7 @@ class ProcessPool(BackgroundPool):
             self._put_back([replace(retry, avoid_worker=worker) for retry in retries])
             self._count({"pool/retried": len(retries)})
             if self.workers == 1:
-                worker.retire()  # a fresh worker takes the retry
+                worker.retire()  # a new worker handles the retry
         self._deliver(settled)
 
 

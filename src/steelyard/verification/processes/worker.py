@@ -25,7 +25,7 @@ from steelyard.verification.safe_verify import safe_verify, traceback_tail
 NO_CONNECTION = 217
 """Exit code of a worker that has lost its connection to the run because the verifier closed it."""
 CALL_NUMBER = struct.Struct("<Q")
-"""Precedes the items of a request; the answer repeats it."""
+"""Call number that precedes the items of a request; the answer repeats it."""
 MAX_LEFTOVER_THREADS = 32
 """Number of threads that a verifier may leave running, for example an event loop. More than that is a leak."""
 
@@ -58,7 +58,7 @@ def serve(
         verdicts, healthy = _verify(verifier, payload, rules.limits)
         try:
             if (os.getpid(), os.fstat(connection.fileno()).st_ino) != own:
-                os._exit(NO_CONNECTION)  # a fork of the verifier, or the descriptor was replaced
+                os._exit(NO_CONNECTION)  # this is a fork made by the verifier, or the descriptor was replaced
             _flush()
             if output.overflowed:
                 reason = f"printed more than {output.limit} bytes, ending with:\n{output.tail()}"

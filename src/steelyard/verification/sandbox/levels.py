@@ -66,8 +66,8 @@ def resolve_level(level: Level | Literal["auto"]) -> Level:
         return level_in_force()
     if level == "bubblewrap" and bubblewrap().reason:
         raise SandboxError(
-            f"sandbox level 'bubblewrap' is not available: {bubblewrap().reason}. Or use level='floor', which does not "
-            "block the network or access to files outside the scratch folder"
+            f"sandbox level 'bubblewrap' is not available: {bubblewrap().reason}. Alternatively, use level='floor', "
+            "which does not block the network or access to files outside the scratch folder"
         )
     if level not in PROTECTION:
         raise SandboxError(f"unknown sandbox level {level!r}: choose 'auto', {', '.join(map(repr, PROTECTION))}")
@@ -190,7 +190,7 @@ def uncovered(paths: Iterable[Path]) -> list[Path]:
     chosen: list[Path] = []
     for path in sorted(set(paths)):
         if path == Path("/"):
-            raise SandboxError("readable = / is not allowed: name the folders that the program needs")
+            raise SandboxError("readable = / is not allowed: list the folders that the program needs")
         if not any(path.is_relative_to(other) for other in (*map(Path, SYSTEM), *chosen)):
             chosen.append(path)
     return chosen

@@ -36,7 +36,7 @@ from steelyard.verification.sandbox.levels import (
 from steelyard.verification.sandbox.supervisor import Report, Request
 
 SUPERVISOR_SECONDS = 30.0
-"""Seconds beyond the time limit after which a silent supervisor counts as lost."""
+"""Seconds beyond the time limit after which an unresponsive supervisor counts as lost."""
 PROGRAM_PATH = "/usr/local/bin:/usr/bin:/bin"
 SIGNAL_EXIT_BASE = 128
 """If a signal ends the program, bubblewrap exits with this plus the number of the signal."""
@@ -58,7 +58,7 @@ class RunLimits:
     processes: int = 64
     """Maximum number of processes. They are counted 50 times per second, so a burst may briefly exceed it."""
     output: int = 1 << 20
-    """Maximum number of bytes kept of stdout and of stderr. The rest is dropped, and ``truncated`` is set."""
+    """Maximum number of bytes kept from each of stdout and stderr. The rest is dropped, and ``truncated`` is set."""
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
@@ -77,7 +77,7 @@ class RunResult:
     signal: int | None
     """Signal that ended the program. With bubblewrap, exit codes 129 to 192 are reported as signals."""
     stopped: Literal["", "time", "processes", "lost"]
-    """The limit that ended the run. ``"lost"``: the supervisor was killed or halted; level floor cannot prevent it."""
+    """The limit that ended the run. ``"lost"``: the supervisor was killed or halted; ``floor`` cannot prevent this."""
     truncated: bool
     """Whether the output exceeded its limit."""
     seconds: float
@@ -106,7 +106,7 @@ def run_code(
 ) -> RunResult:
     """Run Python code (``python -I main.py``) in a scratch folder with ``files``, which is removed afterwards.
 
-    ``readable`` lists further folders to make visible at level bubblewrap. ``environment`` is added to a clean
+    ``readable`` lists additional folders to make visible at level bubblewrap. ``environment`` is added to a clean
     environment.
     """
     everything = {**(files or {}), "main.py": code}
@@ -163,7 +163,7 @@ def run_command(
 
 
 def _program_path(command: Sequence[str], readable: Sequence[Path], level: Level) -> str:
-    """Find the program. A relative path is returned as it is and refers to the scratch folder."""
+    """Find the program. A relative path is returned unchanged; it is relative to the scratch folder."""
     for folder in readable:
         if not folder.exists():
             raise SandboxError(f"readable folder {folder} does not exist")
@@ -203,7 +203,7 @@ def _search_path() -> str:
 
 
 def _clean_environment(home: Path, folder: Path, level: Level) -> dict[str, str]:
-    """Return an environment without the caller's secrets, and with one thread per run, as many runs share the CPU."""
+    """Return an environment without the caller's secrets. Each run gets one thread, because many runs share the CPU."""
     return {
         **kept_environment(),
         "PATH": _search_path(),

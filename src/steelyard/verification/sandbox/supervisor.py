@@ -42,7 +42,7 @@ PR_SET_CHILD_SUBREAPER = 36
 PR_SET_NO_NEW_PRIVS = 38
 PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL = 47, 4
 KEYCTL = {"x86_64": 250, "aarch64": 219, "riscv64": 219, "ppc64le": 271, "s390x": 280}
-"""Number of the system call by architecture; the C library has no function for it."""
+"""System call number by architecture; the C library has no function for it."""
 KEYCTL_JOIN_SESSION_KEYRING = 1
 MOVED = ".steelyard-removing-"
 NO_ROOT_LOCKED = 0b11
@@ -107,9 +107,9 @@ def main() -> None:
     nice = os.getpriority(os.PRIO_PROCESS, 0)
     signal.signal(signal.SIGTERM, lambda number, _: stop_signals.append(number))
     _control_process(PR_SET_CHILD_SUBREAPER, 1)
-    with suppress(OSError):  # needs permission; a fork bomb leaves little CPU time to count and kill processes
+    with suppress(OSError):  # requires privileges; a fork bomb would starve the supervisor of CPU time
         os.setpriority(os.PRIO_PROCESS, 0, SUPERVISOR_PRIORITY)
-    _control_process(PR_SET_DUMPABLE, 0)  # hides pipes and memory from the program, which could forge the report
+    _control_process(PR_SET_DUMPABLE, 0)  # hides pipes and memory, so the program cannot forge the report
     try:
         join_fresh_keyring()
         report = supervise(request, stop_signals, nice)
@@ -177,7 +177,7 @@ def confine(request: Request, nice: int) -> None:
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text(
             "1000", encoding="ascii"
-        )  # the first process to be killed when memory is short
+        )  # the first process to be killed when memory runs out
     if request["drop_privileges"]:
         _control_process(PR_SET_NO_NEW_PRIVS, 1)
         _control_process(PR_SET_SECUREBITS, NO_ROOT_LOCKED)
@@ -260,7 +260,7 @@ def _descendants(root: int) -> Iterator[int]:
 def _children(pid: int) -> list[int]:
     """Return the children of a process. Uses plain system calls, because a fork bomb leaves little CPU time."""
     found: list[int] = []
-    with suppress(OSError):  # the process may have ended meanwhile
+    with suppress(OSError):  # the process may have exited in the meantime
         for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208
             descriptor = os.open(f"/proc/{pid}/task/{thread}/children", os.O_RDONLY)
             with open(descriptor, "rb", buffering=0) as file:  # noqa: PTH123
@@ -315,7 +315,7 @@ def _limit(kind: int, amount: int) -> None:
 
 
 def _control_process(option: int, value: int) -> None:
-    """Call ``prctl``. Errors are ignored, because every use is an optional hardening."""
+    """Call ``prctl``. Errors are ignored, because every use is optional hardening."""
     if LINUX:
         ctypes.CDLL(None).prctl(option, *map(ctypes.c_ulong, (value, 0, 0, 0)))
 
@@ -336,18 +336,18 @@ def join_fresh_keyring() -> None:
             return
         if (
             reason != errno.EDQUOT or time.monotonic() > deadline
-        ):  # the kernel frees keyrings of ended runs with a delay
+        ):  # the kernel frees the keyrings of finished runs with a delay
             raise OSError(reason, f"could not create a session keyring: {os.strerror(reason)}")
         time.sleep(TICK)
 
 
 def remove_folder(folder: Path) -> bool:
-    """Remove the folder of a run, even with unreadable or very deep folders. Links are never followed."""
+    """Remove the folder of a run, even if it contains unreadable or deeply nested folders. Links are never followed."""
     with suppress(OSError, RecursionError):
         shutil.rmtree(folder)
         return True
     with suppress(OSError):
-        if folder.is_symlink():  # the program moved the folder away and put a link there
+        if folder.is_symlink():  # the program replaced the folder with a link
             folder.unlink()
             return False
         root = _opened(str(folder), None)
@@ -363,7 +363,7 @@ def _empty(root: int) -> None:
     """Remove everything in an open folder.
 
     Nested folders are first moved to the top, so that no path gets too long. All operations use open descriptors, so
-    that replacing a folder by a link has no effect.
+    that replacing a folder with a link has no effect.
     """
     fresh = itertools.count()
     while names := os.listdir(root):
@@ -373,7 +373,7 @@ def _empty(root: int) -> None:
                 try:
                     for below in os.listdir(inner):  # noqa: PTH208
                         if not _unlinked(below, inner):
-                            os.close(_opened(below, inner))  # moving a folder needs write permission on it
+                            os.close(_opened(below, inner))  # moving a folder requires write permission on it
                             os.rename(below, f"{MOVED}{next(fresh)}", src_dir_fd=inner, dst_dir_fd=root)
                 finally:
                     os.close(inner)
@@ -384,14 +384,14 @@ def _unlinked(name: str, folder: int) -> bool:
     """Remove a file or a link from an open folder. Returns ``False`` for a folder, which is kept."""
     try:
         os.unlink(name, dir_fd=folder)
-    except (IsADirectoryError, PermissionError):  # PermissionError on systems other than Linux
+    except (IsADirectoryError, PermissionError):  # other systems raise PermissionError for folders
         return False
     return True
 
 
 def _opened(name: str, folder: int | None) -> int:
     """Make a folder accessible to this user and open it. Raises an error for a link."""
-    if LINUX:  # a handle needs no access rights, and chmod through it cannot affect another file
+    if LINUX:  # an O_PATH handle needs no permissions, and chmod through it cannot affect another file
         handle = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
         try:
             os.chmod(f"/proc/self/fd/{handle}", 0o700)  # noqa: PTH101

@@ -26,7 +26,7 @@ ROW = World((12, 1, 1), Library((Part(1, 1, 1e-3),)))
 
 
 def after(space: Lines, text: str) -> str:
-    """Return the characters allowed after a text."""
+    """Return the characters allowed after the given text."""
     automaton = space.automaton()
     state = automaton.start(TASK)
     for character in text:

@@ -55,7 +55,7 @@ WRITTEN: list[tuple[ActionSpace, str]] = [
 
 
 def after(automaton: Automaton[Any], text: str) -> list[str]:
-    """Return the words allowed after a text."""
+    """Return the words allowed after the given text."""
     state = automaton.start(TASK)
     for word in text.split():
         state = automaton.moves(state)[word]
@@ -186,7 +186,7 @@ def test_the_budget_is_respected() -> None:
     constraint = WordConstraint(space.automaton(), words, 0)
     walk = constraint.begin(TASK)
     assert walk.shortest_end() == 5
-    with pytest.raises(ConstraintError, match="takes 5 tokens with its end"):
+    with pytest.raises(ConstraintError, match="takes 5 tokens including its end"):
         constraint.check_budget(TASK, 4)
     for word in ("ground", "x0", "y0", "2x4"):
         walk.advance(words.index(word))

@@ -23,7 +23,7 @@ pytest.importorskip("highspy")
 BRIDGE = "1x2 (0,0,0)\n1x2 (0,0,1)\n1x2 (5,0,0)\n1x2 (5,0,1)\n6x2 (0,0,2)\n"
 BRIEF = {"kind": "bridge", "gap": 4, "clearance": 2, "width": 2, "load": 100}
 STAIRS = "".join(f"4x2 ({2 * step},0,{step})\n" for step in range(20))
-"""Twenty steps without support collapse in the published analysis; nineteen stand."""
+"""In the published analysis, twenty unsupported steps collapse and nineteen stand."""
 LONG = (64, 8, 32)
 FLOATS = "2x2 (0,0,0)\n2x2 (8,8,1)\n"
 
@@ -173,9 +173,9 @@ def test_invalid_structures_and_formats_are_rejected() -> None:
         bricks().export(BRIDGE, "stl", name="b")
     with pytest.raises(ConfigError, match="'jpg' is not supported; choose one of svg, png, gif"):
         bricks().render([Artifact(BRIDGE)], "jpg")
-    with pytest.raises(DataError, match="x has no brick to draw: ill formatted: brick 1, 'hello'"):
+    with pytest.raises(DataError, match="x has no bricks to render: ill formatted: brick 1, 'hello'"):
         bricks().render([Artifact("hello", "x")], "svg")
-    with pytest.raises(DataError, match="nothing to draw"):
+    with pytest.raises(DataError, match="nothing to render"):
         bricks().render([], "svg")
 
 

@@ -87,7 +87,7 @@ def test_splits_are_disjoint_and_every_kind_is_in_each() -> None:
 
 
 def test_the_split_depends_only_on_the_parameters() -> None:
-    """The splits must never change: another hash would leak held-out briefs into training."""
+    """The splits must never change: a different hash would leak held-out briefs into training."""
     splits = {height: split_of(Tower(height, 2, 2)) for height in range(3, 11)}
     assert {height for height, split in splits.items() if split == "validation"} == {4, 6}
     assert {height for height, split in splits.items() if split == "train"} == {3, 5, 7, 8, 9, 10}

@@ -56,7 +56,7 @@ def test_the_mesh_is_a_box_with_studs_that_face_outwards() -> None:
     mesh = brick_mesh(2, 4)
     box = (2 * PITCH - 0.0002) * (4 * PITCH - 0.0002) * LAYER
     polygon = SIDES / 2 * np.sin(2 * np.pi / SIDES) * STUD_RADIUS**2
-    # A stud has no floor. Its missing disc at height LAYER adds the volume of the cone to the origin.
+    # A stud has no floor: the missing disc at height LAYER adds the volume of a cone with its apex at the origin.
     open_floor = polygon * LAYER / 3
     expected = box + 8 * (polygon * STUD_HEIGHT + open_floor)
     assert volume(mesh.position_V3, mesh.triangle_T3) == pytest.approx(expected, rel=1e-4)
@@ -88,7 +88,7 @@ def test_gltf_can_be_read_back() -> None:
         assert high[0] == pytest.approx((brick.x + brick.h) * PITCH, abs=2e-4)
         assert high[2] == pytest.approx(-brick.y * PITCH, abs=2e-4)
         assert volume(position - low, triangles) > 0, "not inside out"
-    with pytest.raises(ValueError, match="no brick to export"):
+    with pytest.raises(ValueError, match="no bricks to export"):
         gltf(Structure(()))
 
 

@@ -33,7 +33,7 @@ STANDING = "2x4 (0,0,0)\n2x4 (0,0,1)\n2x4 (0,0,2)\n"
 
 
 def verdict(text: str, brief: Brief = TOWER, **settings: Any) -> Verdict:
-    """Verify a text as in a run."""
+    """Verify text the way a run does."""
     none = np.zeros(0, np.int32)
     sample = Sample(SampleKey(0, 0, 0, 0), none, 0, text, "stop", Decisions(none, none, np.zeros(0, np.float32)))
     verifier = BrickScorer(Lines(WORLD, 40), parse_reward_settings(settings)).verifier()
@@ -152,7 +152,7 @@ def test_an_invalid_brief_leaves_the_sample_unscored() -> None:
 
 
 def test_step_rewards_by_hand() -> None:
-    found = verdict(STANDING, steps=True)
+    found = verdict(STANDING, step_rewards=True)
     assert [end for end, _ in found.steps] == [11, 23, 35]
     assert [gain for _, gain in found.steps] == pytest.approx([0.4 / 3, 0.4 / 3, 1.0 - 0.8 / 3])
     assert found.reward == verdict(STANDING).reward
@@ -161,7 +161,7 @@ def test_step_rewards_by_hand() -> None:
 
 def test_step_rewards_ignore_skipped_lines() -> None:
     text = "\n 2x4 (0,0,0) \nhello\n2x4 (0,0,1)"
-    found = verdict(text, steps=True)
+    found = verdict(text, step_rewards=True)
     assert [text[:end].rsplit("\n", maxsplit=1)[-1].strip() for end, _ in found.steps] == ["2x4 (0,0,0)", "2x4 (0,0,1)"]
     assert sum(gain for _, gain in found.steps) == pytest.approx(found.reward)
 
@@ -185,14 +185,14 @@ def test_settings_are_part_of_the_version() -> None:
 
 
 def test_the_scorer_can_be_pickled() -> None:
-    again = pickle.loads(pickle.dumps(BrickScorer(Lines(WORLD, 40), RewardSettings(steps=True))))
-    assert again == BrickScorer(Lines(WORLD, 40), RewardSettings(steps=True))
+    again = pickle.loads(pickle.dumps(BrickScorer(Lines(WORLD, 40), RewardSettings(step_rewards=True))))
+    assert again == BrickScorer(Lines(WORLD, 40), RewardSettings(step_rewards=True))
     assert again(Task("t", "p", TOWER.spec), STANDING).success
 
 
 def test_settings_from_plain_data() -> None:
     settings = parse_reward_settings({"weights": {"purpose": 1}, "penalties": {"part": 0.01}, "step_rewards": True})
-    assert settings == RewardSettings(Weights(purpose=1), Penalties(part=0.01), steps=True)
+    assert settings == RewardSettings(Weights(purpose=1), Penalties(part=0.01), step_rewards=True)
     assert parse_reward_settings({}) == RewardSettings()
 
 

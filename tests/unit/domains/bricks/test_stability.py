@@ -97,7 +97,7 @@ def test_invalid_physics_are_rejected(key: str) -> None:
 def test_the_program_has_five_rows_per_brick() -> None:
     program = pull_program(equations(LEVER))
     assert program.rows == 10
-    # Two contacts with four points and two horizontal forces each, plus the largest pull.
+    # Two contacts with four points and two horizontal forces each, plus one column for the largest pull.
     assert program.columns == 2 * (4 + 2) + 1
 
 

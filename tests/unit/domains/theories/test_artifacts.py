@@ -101,7 +101,7 @@ def test_the_domain_reports_and_summarises() -> None:
 
 
 def in_vocabulary(theory: Theory) -> Theory:
-    """Replace the vacuum expectation value by a number in the vocabulary."""
+    """Replace the vacuum expectation value with a number from the vocabulary."""
     return replace(theory, vevs=tuple(replace(vev, value=200.0) for vev in theory.vevs))
 
 

@@ -108,7 +108,7 @@ def test_examples_respect_the_length_limit() -> None:
 
 
 def test_few_examples_succeed() -> None:
-    """Successes occur only by chance; the warm-start data does not contain what is learnt later."""
+    """Successes occur only by chance: the warm-start data does not contain the skills learnt later."""
     theories = [read(ALL.example(index)[1]) for index in range(120)]
     assert sum(is_anomaly_free(theory) and not Findings(theory, 0).vector_like_groups for theory in theories) < 7
 
@@ -128,7 +128,7 @@ def test_invalid_settings_are_rejected() -> None:
         ({"kinds": ["sm"]}, r"kinds = \['sm'\] .*nothing, groups"),
         ({"kinds": []}, r"kinds = \[\]"),
         ({"kinds": ["model"], "limits": {"largest": 2}}, "remove 'model' from kinds"),
-        ({"kinds": ["model"], "limits": {"charge": 3}}, "'model' does not fit the limits"),
+        ({"kinds": ["model"], "limits": {"charge": 3}}, "'model' is outside the limits"),
         (
             {"required_factors": ["U(1)"], "limits": {"groups": 1, "abelian": 0}},
             "groups = 1, .*abelian = 0, .*largest = 6",

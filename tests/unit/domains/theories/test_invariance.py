@@ -1,4 +1,4 @@
-"""Gauge invariance of terms, and error messages for theories that are malformed."""
+"""Gauge invariance of terms, and error messages for malformed theories."""
 
 from __future__ import annotations
 

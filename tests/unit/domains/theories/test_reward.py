@@ -236,7 +236,7 @@ def test_a_typical_failure_is_not_reinforced_next_to_a_success() -> None:
         texts = [random_theory(domain.grammar, task, rng, max_words=domain.max_example_words) for _ in range(24)]
         failures = [verdict.reward for text in texts if not (verdict := judge(task, text)).success]
         reward_M = torch.tensor([*failures, success])
-        advantage_M = group_norm(reward_M, torch.zeros(len(reward_M), dtype=torch.max_words))
+        advantage_M = group_norm(reward_M, torch.zeros(len(reward_M), dtype=torch.long))
         assert advantage_M[:-1].quantile(0.5) < 0 < advantage_M[-1]
         assert min(failures) > FLOOR
 

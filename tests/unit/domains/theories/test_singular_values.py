@@ -1,4 +1,4 @@
-"""Singular values over many powers of ten, compared with exact determinants and closed forms."""
+"""Singular values spanning many powers of ten, compared with exact determinants and closed forms."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Action spaces: a policy writes a structure in relative, two-step or absolute coordinates, or in the text format."""
+"""Action spaces: structures are written in relative, two-step or absolute coordinates, or in the text format."""
 
 from steelyard.domains.bricks.actions.absolute import Absolute
 from steelyard.domains.bricks.actions.base import ActionSpace

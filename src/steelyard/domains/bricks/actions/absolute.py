@@ -62,7 +62,7 @@ class AbsoluteAutomaton(WordAutomaton):
         }
 
     def shortest_end(self, state: WordState) -> int:
-        """Count the words that complete the current brick; a started brick can always be completed."""
+        """Count the words needed to complete the current brick, which is always possible."""
         return 0 if self.may_end(state) else WORDS - len(state.prefix)
 
 

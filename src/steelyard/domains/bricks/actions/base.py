@@ -1,4 +1,4 @@
-"""The interface of action spaces, and the shared parts of their automata."""
+"""The action space interface and the shared parts of its automata."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from steelyard.types import Task
 class ActionSpace(Protocol):
     """A way to write a structure as text, with an automaton that constrains it.
 
-    The automaton accepts structures of 1 to ``most`` bricks without flaws. Unless ``may_float``, each brick must be
-    supported when it is placed; ``in_building_order`` finds such an order.
+    The automaton accepts valid structures of 1 to ``max_bricks`` bricks. Unless ``may_float``, each brick must be
+    supported when it is placed; ``in_building_order`` sorts bricks accordingly.
     """
 
     @property
     def world(self) -> World: ...
 
     @property
-    def most(self) -> int:
+    def max_bricks(self) -> int:
         """Maximum number of bricks."""
         ...
 
@@ -39,12 +39,12 @@ class ActionSpace(Protocol):
     def tokens_per_brick(self) -> int:
         """Maximum number of words per brick, or of characters if the vocabulary is open.
 
-        ``most * tokens_per_brick + 1`` tokens always suffice, including the end token.
+        ``max_bricks * tokens_per_brick + 1`` tokens always suffice, including the end token.
         """
         ...
 
     def vocabulary(self) -> tuple[str, ...] | None:
-        """Return the words of bricks, which the text separates by spaces. ``None`` allows any tokenizer."""
+        """Return the words for bricks, which are separated by spaces in the text. ``None`` allows any tokenizer."""
         ...
 
     def automaton(self) -> Automaton[Any]:
@@ -65,14 +65,14 @@ class ActionSpace(Protocol):
 
 
 class WordState(NamedTuple):
-    """State of a word automaton: the placed bricks, and the coordinates of the next brick written so far."""
+    """State of a word automaton: the placed bricks and the coordinates written so far for the next brick."""
 
     bricks: PlacedBricks
     prefix: tuple[int, ...] = ()
 
 
 class WordAutomaton(Automaton[WordState]):
-    """Base of automata over a closed vocabulary: they start with an empty text and may end between two bricks."""
+    """Base class for automata over a closed vocabulary, which start with empty text and may end after any brick."""
 
     def __init__(self, space: ActionSpace) -> None:
         self.space = space
@@ -89,8 +89,8 @@ class WordAutomaton(Automaton[WordState]):
 
 
 class PositionMoves(Mapping[str, WordState]):
-    """Transitions of words that each name a complete position. The state of a transition is only built when it is
-    taken, because there may be hundreds.
+    """Transitions for words that each name a complete position. A transition's state is built only when the transition
+    is taken, because there may be hundreds.
     """
 
     def __init__(self, bricks: PlacedBricks, pivot: int, corners: dict[str, list[int]]) -> None:

@@ -22,20 +22,20 @@ from steelyard.domains.bricks.structure import Brick, Structure, World
 from steelyard.types import Task
 
 SUFFIXES = ("x", " (", ",", ",", ")\n")
-"""Text after each of the five numbers of a line."""
+"""Text that follows each of the five numbers in a line."""
 CACHE_SIZE = 20_000
 
 
 @dataclass(frozen=True)
 class Lines(BaseActionSpace):
-    """One line per brick, numbers without leading zeros, and a newline after every line including the last."""
+    """One line per brick, numbers without leading zeros, and a newline after every line, including the last."""
 
     @property
     def tokens_per_brick(self) -> int:
         return int(line_lengths(self.world).max())
 
     def vocabulary(self) -> None:
-        """Return ``None``: any tokenizer works that has a token for each character used."""
+        """Return ``None``: any tokenizer with a token for each character in use works."""
 
     def automaton(self) -> LinesAutomaton:
         return LinesAutomaton(self)
@@ -100,7 +100,7 @@ class LinesAutomaton(Automaton[LineState]):
         return bool(state.bricks) and state == LineState(state.bricks)
 
     def shortest_end(self, state: LineState) -> int:
-        """Count the characters that complete the shortest possible line of the current brick."""
+        """Count the characters needed to complete the current brick's line in the shortest way."""
         if self.may_end(state):
             return 0
         if state.pending and not state.numbers:
@@ -160,7 +160,7 @@ def _digits(size: int) -> NDArray[np.int16]:
 
 
 def _shortest(open_: NDArray[np.bool_], length: NDArray[np.int16]) -> NDArray[np.int16]:
-    """Return the smallest length of the open entries at each index of the first axis."""
+    """Return the smallest length among the open entries at each index of the first axis."""
     others = tuple(range(1, open_.ndim))
     return np.where(open_, length, np.iinfo(np.int16).max).min(axis=others)
 

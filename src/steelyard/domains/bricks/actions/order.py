@@ -1,4 +1,4 @@
-"""Building order: each brick is supported when it is placed."""
+"""Building order: every brick is supported when it is placed."""
 
 from __future__ import annotations
 

@@ -13,8 +13,8 @@ Marks = NDArray[np.uint8]
 PlacedBricks = tuple[Brick, ...]
 
 BLOCKED, SUPPORTED = 1, 2
-"""Flags of a placement: it overlaps a brick or the boundary; it touches the ground or a brick above or below. A
-placement is open if only the second flag is set.
+"""Flags of a placement: whether it overlaps a brick or the boundary, and whether it touches the ground or a brick above
+or below. A placement is open if only the second flag is set.
 """
 CACHE_BYTES = 1 << 27
 """Size of the cache in bytes. The flags of one structure take about 110 KB (14 orientations, 20 x 20 x 20 cells)."""
@@ -22,7 +22,7 @@ ALL = slice(None)
 
 
 class Placements:
-    """The open placements of the next brick, for bricks that were themselves placed at open placements.
+    """The open placements for the next brick, given bricks that were themselves placed at open placements.
 
     An open placement is inside the world, overlaps no brick and, unless ``may_float``, touches the ground or a brick
     directly above or below. Every brick is supported when it is placed, so all bricks stay connected to the ground.
@@ -37,14 +37,14 @@ class Placements:
             raise ConstraintError(f"no part of {world.library} fits into a world of {size} cells; enlarge the world")
 
     def open(self, bricks: PlacedBricks, *where: int | slice) -> NDArray[np.bool_]:
-        """Return whether each orientation can be placed with its lowest corner at (x, y, z), as ``[P, X, Y, Z]``
-        indexed by ``where``. The orientations are those of ``world.library.dimensions``.
+        """Return a boolean mask ``[P, X, Y, Z]``, indexed by ``where``: whether each orientation can be placed with its
+        lowest corner at (x, y, z). Orientations are numbered as in ``world.library.dimensions``.
         """
         return self._known.get(bricks, self._extended)[where] == SUPPORTED
 
     def corners(self, bricks: PlacedBricks, *where: slice) -> NDArray[np.bool_]:
-        """Return whether any brick can be placed with its lowest corner at each position, ``[X, Y, Z]`` indexed by
-        ``where``.
+        """Return a boolean mask ``[X, Y, Z]``: for each position in ``where``, whether any brick can be placed with its
+        lowest corner there.
         """
         return np.asarray(self.open(bricks, ALL, *where).any(axis=0))
 

@@ -1,7 +1,8 @@
-"""Coordinates relative to the first brick: ``z1 +4+0 2x4`` is a 2x4 in layer 1, 4 cells along x from the first brick.
+"""Coordinates relative to the first brick: ``z1 +4+0 2x4`` is a 2x4 brick in layer 1, 4 cells along x from the first
+brick.
 
 The first brick has absolute coordinates (``z0 8,8 2x4``). The same words therefore describe the same structure anywhere
-in the world. The last words show how high and how far a structure has grown, so a policy need not count.
+in the world. The last words show how high and how far a structure has grown, so a policy does not need to count.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class Relative(BaseActionSpace):
         return " ".join(_words(brick, structure.bricks[:index]) for index, brick in enumerate(structure.bricks))
 
     def read(self, text: str) -> Reading:
-        """Read a text leniently; the first brick is the first that can be placed."""
+        """Read text leniently; the first brick is the first one that can be placed."""
         return read_words(text, _decode, self.world, FORM)
 
     def ends(self, text: str) -> tuple[int, ...]:
@@ -72,7 +73,7 @@ class RelativeAutomaton(WordAutomaton):
         return dict(self._parts(bricks, prefix))
 
     def shortest_end(self, state: WordState) -> int:
-        """Count the words that complete the current brick; a started brick can always be completed."""
+        """Count the words needed to complete the current brick, which is always possible."""
         if self.may_end(state):
             return 0
         return {0: 3, 1: 2, 3: 1}[len(state.prefix)]
@@ -103,7 +104,7 @@ class RelativeAutomaton(WordAutomaton):
 
     @cached_property
     def _offset_words(self) -> NDArray[np.object_]:
-        """Words for the positions of later bricks, in ascending order of the offsets."""
+        """Words for the positions of later bricks, in ascending order of offset."""
         x_size, y_size, _ = self.space.world.size
         along_x, along_y = range(1 - x_size, x_size), range(1 - y_size, y_size)
         return np.array([[f"{x:+d}{y:+d}" for y in along_y] for x in along_x], np.object_)

@@ -1,4 +1,4 @@
-"""Two steps, a pivot and an offset from it, followed by a part: ``back1 x+0 y-1 z+1 2x4``.
+"""Two-step placement: a pivot and an offset from it, followed by a part: ``back1 x+0 y-1 z+1 2x4``.
 
 The pivot is the ground or an earlier brick, counted backwards: ``back1`` is the last brick. The lowest corner of the
 new brick is the pivot's lowest corner plus the offset. On the ground the position is absolute and z is 0 (``ground x8
@@ -32,7 +32,7 @@ class TwoStep(BaseActionSpace):
     one from above or below can be expressed.
     """
     joint: bool = False
-    """Use one word for an offset or position: shorter texts, but a larger vocabulary."""
+    """Use a single word for an offset or position, which shortens the text but enlarges the vocabulary."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -64,7 +64,7 @@ class TwoStep(BaseActionSpace):
         return " ".join(self._words(structure.bricks, index) for index in range(len(structure)))
 
     def read(self, text: str) -> Reading:
-        """Read a text leniently; pivots count only bricks that could be placed."""
+        """Read text leniently; pivots count only bricks that could be placed."""
         return read_words(text, self._decode, self.world, f"{self._form[0]} or {self._form[1]}")
 
     def ends(self, text: str) -> tuple[int, ...]:
@@ -132,7 +132,7 @@ class TwoStep(BaseActionSpace):
 
 
 def _touch(one: Brick, other: Brick) -> bool:
-    """Whether one brick rests at least partly on the other."""
+    """Return whether one brick rests at least partly on the other."""
     beside_x = one.x + one.h <= other.x or other.x + other.h <= one.x
     beside_y = one.y + one.w <= other.y or other.y + other.w <= one.y
     return abs(one.z - other.z) == 1 and not (beside_x or beside_y)

@@ -1,4 +1,4 @@
-"""Automaton of the two-step action space. Its state keeps the pivot and the coordinates of the next brick."""
+"""Automaton for the two-step action space. Its state holds the pivot and the coordinates of the next brick."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class TwoStepAutomaton(WordAutomaton):
         return self._joint_places(bricks, prefix[0]) if self.joint else dict(self._axis(bricks, prefix))
 
     def shortest_end(self, state: WordState) -> int:
-        """Count the words that complete the current brick; the first brick starts from the ground."""
+        """Count the words needed to complete the current brick; the first brick starts from the ground."""
         if self.may_end(state):
             return 0
         if not state.prefix:

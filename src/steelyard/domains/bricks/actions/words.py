@@ -1,4 +1,4 @@
-"""Texts of words that describe bricks; each brick ends with the word of its part."""
+"""Text made of words that describe bricks; the last word of each brick names its part."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def part_words(library: Library) -> tuple[str, ...]:
 
 
 def split_bricks(text: str) -> Iterator[BrickWords]:
-    """Split the text after each word that names a part; a remainder is the last segment."""
+    """Split the text after each word that names a part; any remainder becomes the last segment."""
     words, end = list[str](), 0
     for match in WORD.finditer(text):
         words.append(match[0])
@@ -41,7 +41,7 @@ def split_bricks(text: str) -> Iterator[BrickWords]:
 
 
 def read_words(text: str, decode: Decode, world: World, form: str) -> Reading:
-    """Read a text of words leniently; ``lines`` counts its bricks."""
+    """Read text made of words leniently; ``lines`` counts its bricks."""
     numbered = enumerate((brick.words for brick in split_bricks(text)), 1)
     return with_floating(place_segments(numbered, decode, world, form))
 

@@ -1,4 +1,4 @@
-"""Briefs: the purpose of a structure, with parameters, measured by a program.
+"""Briefs: parameterised purposes for structures. A program measures how well a structure fulfils its brief.
 
 Rewarding stability alone leads to meaningless heaps.
 """

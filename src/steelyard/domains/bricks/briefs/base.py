@@ -1,4 +1,4 @@
-"""The base class of briefs: a purpose with parameters that a program can check."""
+"""The base class of briefs: a parameterised purpose that a program can check."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ NOT_FORM = ("load", "free")
 
 @dataclass(frozen=True)
 class Brief(ABC):
-    """A requested structure. Its position in the world does not matter, only its form and its loads."""
+    """A requested structure. Only the form and the loads matter, not the position in the world."""
 
     kind: ClassVar[str]
     enough: ClassVar[float] = 1.0
-    """Minimum fulfilment at which the brief counts as fulfilled."""
+    """Minimum fulfilment for the brief to count as fulfilled."""
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -36,7 +36,7 @@ class Brief(ABC):
 
     @property
     def spec(self) -> dict[str, Any]:
-        """Return kind and parameters as plain data; :func:`brief_of` is the inverse."""
+        """Return the kind and parameters as plain data; :func:`brief_of` is the inverse."""
         plain = {field.name: getattr(self, field.name) for field in fields(self)}
         listed = {name: list(value) if isinstance(value, tuple) else value for name, value in plain.items()}
         return {"kind": self.kind, **listed}
@@ -54,8 +54,8 @@ class Brief(ABC):
         return json.dumps(form, sort_keys=True)
 
     def words(self) -> tuple[str, ...]:
-        """Return kind and named parameters as words of a closed vocabulary. ``height=3`` is one word and shared by all
-        kinds, so learning transfers between kinds.
+        """Return the kind and named parameters as words of a closed vocabulary. ``height=3`` is a single word shared by
+        all kinds, so learning transfers between kinds.
         """
         return (self.kind, *(f"{field.name}={getattr(self, field.name)}" for field in fields(self)))
 
@@ -65,7 +65,7 @@ class Brief(ABC):
 
     @abstractmethod
     def title(self) -> str:
-        """Describe the brief in a few words, for the title of a picture."""
+        """Describe the brief in a few words for the title of a picture."""
 
     @property
     @abstractmethod
@@ -110,7 +110,7 @@ def require_integer(kind: str, name: str, value: object, *, minimum: int = 1) ->
 
 
 def with_unit(number: int, noun: str) -> str:
-    """Format a count with its unit: ``1 stud``, ``2 studs``."""
+    """Format a count with its unit, such as ``1 stud`` or ``2 studs``."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 

@@ -1,4 +1,4 @@
-"""Caption briefs from a data set in the schema of StableText2Brick (Pun et al., 2025), for language models.
+"""Caption briefs from a dataset in the schema of StableText2Brick (Pun et al., 2025), for language models.
 
 Columns: ``structure_id``, ``object_id``, ``captions`` (several per structure) and ``bricks`` (the structure in the text
 format). Other columns are ignored.
@@ -21,15 +21,15 @@ from steelyard.domains.bricks.text import parse
 from steelyard.errors import DataError, MissingExtraError
 
 WORLD = World()
-"""World of the data set."""
+"""The world used by the dataset."""
 COLUMNS = ("structure_id", "object_id", "captions", "bricks")
 
 
 @dataclass(frozen=True)
 class Caption(Brief):
-    """An object described in words. The fulfilment is the voxel IoU with the captioned structure; 0.8 is enough.
+    """An object described in words. Fulfilment is the voxel IoU with the captioned structure; 0.8 is enough.
 
-    All captions of one object are in the same split.
+    All captions of an object belong to the same split.
     """
 
     kind: ClassVar[str] = "caption"
@@ -92,7 +92,7 @@ def read_captions(path: str | Path, *, limit: int | None = None) -> list[Caption
 
 
 def caption_briefs(row: Any, where: str) -> list[Caption]:
-    """Build one brief per caption of a row; raise :class:`DataError` with the position of an invalid row."""
+    """Build one brief per caption of a row; raise a :class:`DataError` that locates the row if it is invalid."""
     if not isinstance(row, Mapping):
         raise DataError(f"{where}: expected an object, got {type(row).__name__}")
     missing = [name for name in COLUMNS if name not in row]
@@ -115,7 +115,7 @@ def _rows(path: Path) -> Iterable[tuple[str, Any]]:
     if path.suffix not in readers:
         raise DataError(f"{path}: captions must be in a file of type {' or '.join(readers)}, not {path.suffix!r}")
     if not path.is_file():
-        raise DataError(f"{path}: no such file (current folder: {Path.cwd()})")
+        raise DataError(f"{path}: no such file (working directory: {Path.cwd()})")
     return readers[path.suffix](path)
 
 

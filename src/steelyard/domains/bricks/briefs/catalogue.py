@@ -1,7 +1,7 @@
 """The catalogue of briefs, divided into splits.
 
 The split of a brief depends only on a hash of its parameters. Held-out parameters therefore never occur in training,
-whatever the seed, the world or the selected kinds.
+regardless of the seed, the world or the selected kinds.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ GRID_KINDS = tuple(kind for kind in KINDS if kind != Caption.kind)
 """Kinds whose parameters form a grid: all except captions, which come from a file."""
 
 SPLIT_OF_TENTH: dict[int, Split] = {0: "held_out", 1: "validation"}
-"""One tenth of the parameters each; the rest is for training."""
+"""Each of these splits gets one tenth of the parameters; the rest are used for training."""
 
 
 def brief_of(spec: Mapping[str, Any]) -> Brief:
@@ -62,9 +62,9 @@ def catalogue(
     max_difficulty: float = float("inf"),
     captions: Iterable[Caption] = (),
 ) -> dict[Split, dict[str, list[Brief]]]:
-    """Return the briefs of each split by kind, limited to those that fit into the world and the range of difficulty.
+    """Return the briefs of each split by kind, limited to those that fit in the world and the difficulty range.
 
-    The range does not apply to captions. Kinds without a brief are omitted.
+    The difficulty range does not apply to captions. Kinds without any briefs are omitted.
     """
     found: dict[Split, dict[str, list[Brief]]] = {"train": {}, "validation": {}, "held_out": {}}
     for kind in kinds:
@@ -76,6 +76,6 @@ def catalogue(
 
 
 def interleaved(by_kind: Mapping[str, Sequence[Brief]]) -> list[Brief]:
-    """Interleave the kinds, so that the first n briefs are balanced for every n."""
+    """Interleave the kinds so that the first n briefs are balanced for every n."""
     longest = max((len(briefs) for briefs in by_kind.values()), default=0)
     return [briefs[index] for index in range(longest) for briefs in by_kind.values() if index < len(briefs)]

@@ -20,7 +20,7 @@ BLOCK = 2
 
 @dataclass(frozen=True)
 class Shape(Brief):
-    """A silhouette in x and z, extruded along y. The fulfilment is the voxel IoU; 0.8 is enough."""
+    """A silhouette in x and z, extruded along y. Fulfilment is the voxel IoU; 0.8 is enough."""
 
     kind: ClassVar[str] = "shape"
     enough: ClassVar[float] = 0.8
@@ -77,7 +77,7 @@ class Shape(Brief):
         return np.repeat(filled_XZ[:, None, :], self.depth, axis=1)
 
     def runs(self) -> list[tuple[int, int, int]]:
-        """Return (layer, first block, number of blocks) of each run of adjacent blocks, from the bottom up."""
+        """Return (layer, first block, number of blocks) for each run of adjacent blocks, from the bottom up."""
         found: list[tuple[int, int, int]] = []
         for layer in range(max(self.heights)):
             reaches = [height > layer for height in self.heights]

@@ -1,4 +1,4 @@
-"""The cells filled by a structure, and the measurements that briefs use."""
+"""The cells filled by a structure, and the measurements used by briefs."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ class Solid:
 
     @cached_property
     def top_XY(self) -> Ints:
-        """Height of each column in layers; 0 for an empty column."""
+        """Height of each column in layers, or 0 for an empty column."""
         from_above = np.argmax(self.filled_XYZ[:, :, ::-1], axis=2)
         return np.where(self.filled_XYZ.any(axis=2), self.shape[2] - from_above, 0)
 
     @cached_property
     def bottom_XY(self) -> Ints:
-        """Lowest filled layer of each column; the number of layers for an empty column."""
+        """Lowest filled layer of each column, or the number of layers for an empty column."""
         return np.where(self.filled_XYZ.any(axis=2), np.argmax(self.filled_XYZ, axis=2), self.shape[2])
 
     def loads_on(self, columns: Iterable[tuple[int, int]], kilograms: float) -> tuple[Load, ...]:
-        """Distribute a mass evenly over the tops of these columns of the box, skipping empty columns."""
+        """Distribute a mass evenly over the tops of the given columns, skipping empty columns."""
         tops = [(x, y, int(self.top_XY[x, y])) for x, y in columns if self.top_XY[x, y] > 0]
         return tuple(Load(self.x + x, self.y + y, top - 1, kilograms / len(tops)) for x, y, top in tops)
 
@@ -58,19 +58,19 @@ def solid(structure: Structure) -> Solid:
 
 
 def ratio(one: float, other: float) -> float:
-    """Return the smaller over the larger number: 1 if they are equal, 0 if one of them is 0."""
+    """Return the ratio of the smaller to the larger number: 1 if they are equal, 0 if either is 0."""
     return min(one, other) / max(one, other) if one and other else 0.0
 
 
 def middle(size: int) -> tuple[int, ...]:
-    """Return the index in the middle of ``size`` positions, or both middle indices."""
+    """Return the middle index of ``size`` positions, or both middle indices if ``size`` is even."""
     return tuple(range((size - 1) // 2, size // 2 + 1))
 
 
 def iou(one_XYZ: Bools, other_XYZ: Bools) -> float:
     """Return the voxel IoU (intersection over union), maximised over horizontal shifts.
 
-    The intersection for all shifts is a cross-correlation, computed by Fourier transform and rounded.
+    The intersection for all shifts is a cross-correlation, computed with a Fourier transform and rounded.
     """
     layers = min(one_XYZ.shape[2], other_XYZ.shape[2])
     size = (one_XYZ.shape[0] + other_XYZ.shape[0] - 1, one_XYZ.shape[1] + other_XYZ.shape[1] - 1)
@@ -84,7 +84,7 @@ def iou(one_XYZ: Bools, other_XYZ: Bools) -> float:
 
 
 def height_iou(one_XY: Ints, other_XY: Ints) -> float:
-    """Return Σ min / Σ max of two height maps aligned at a corner; a map is 0 beyond its edge."""
+    """Return Σ min / Σ max of two height maps aligned at a corner; maps are 0 beyond their edges."""
     size = np.maximum(one_XY.shape, other_XY.shape)
     one, other = (np.pad(heights, [(0, n) for n in size - heights.shape]) for heights in (one_XY, other_XY))
     return float(np.minimum(one, other).sum() / np.maximum(one, other).sum())

@@ -17,13 +17,13 @@ from steelyard.domains.bricks.structure import Structure
 from steelyard.domains.bricks.tiling import estimated_parts, lengths
 
 PIER = 4
-"""Maximum length of the piers of a simple bridge."""
+"""Maximum pier length for a simple bridge."""
 LONGEST_SINGLE = 6
-"""Largest gap that a single part spans."""
+"""Largest gap that a single part can span."""
 
 
 class Span(NamedTuple):
-    """A range of columns along x, from ``start`` up to ``stop``, without contact to the ground."""
+    """A range of columns along x, from ``start`` up to ``stop``, without contact with the ground."""
 
     start: int
     stop: int
@@ -36,13 +36,14 @@ class Bridge(Brief):
     """A deck along x over a gap between two piers, with a load at mid-span.
 
     The fulfilment of a span is a product: for gap, clearance and width, the ratio of the smaller to the larger of the
-    actual and requested value; the covered share of the gap; and 1/2 if only one side has a pier. The best span counts.
+    actual and requested values; the covered share of the gap; and 1/2 if only one side has a pier. Only the best span
+    counts.
     """
 
     kind: ClassVar[str] = "bridge"
     gap: int
     clearance: int
-    """Free layers below the deck."""
+    """Number of free layers below the deck."""
     width: int
     load: int
     """Load in grams."""
@@ -99,15 +100,15 @@ class Bridge(Brief):
 class Cantilever(Brief):
     """An arm that extends along x beyond a base, with free space below and a load on its tip.
 
-    The fulfilment is a product: for reach and height, the ratio of the smaller to the larger of the actual and
-    requested value; the requested over the actual length of the base, at most 1; and the share of the reach covered by
-    the arm.
+    Fulfilment is a product: for reach and height, the ratio of the smaller to the larger of the actual and requested
+    values; the ratio of the requested to the actual base length, at most 1; and the share of the reach covered by the
+    arm.
     """
 
     kind: ClassVar[str] = "cantilever"
     reach: int
     height: int
-    """Free layers below the arm."""
+    """Number of free layers below the arm."""
     base: int
     """Maximum length of the base on the ground."""
     load: int

@@ -19,7 +19,7 @@ from steelyard.domains.bricks.tiling import estimated_parts
 class Stairs(Brief):
     """Steps that rise along x by one layer each.
 
-    Only the surface counts: the fulfilment is Σ min / Σ max of the requested and actual heights. The space below may be
+    Only the surface counts: fulfilment is Σ min / Σ max of the requested and actual heights. The space below may be
     filled or free.
     """
 

@@ -18,8 +18,9 @@ from steelyard.domains.bricks.tiling import estimated_parts
 class Table(Brief):
     """A solid top in the uppermost layer with free space below and a load on its centre.
 
-    The fulfilment is a product: the ratio of the smaller to the larger of the actual and requested height; the IoU of
-    the top with the requested rectangle; and the free share of the space below over the requested share, at most 1.
+    Fulfilment is a product: the ratio of the smaller to the larger of the actual and requested heights; the IoU of the
+    top with the requested rectangle; and the ratio of the free share of the space below to the requested share, at most
+    1.
     """
 
     kind: ClassVar[str] = "table"
@@ -28,7 +29,7 @@ class Table(Brief):
     height: int
     """Height in layers, including the top."""
     free: int
-    """Minimum percentage of the space below the top that is free."""
+    """Minimum percentage of the space below the top that must be free."""
     load: int
     """Load in grams."""
 
@@ -60,7 +61,7 @@ class Table(Brief):
 
     @classmethod
     def grid(cls) -> Iterator[Self]:
-        """Yield tables whose top single parts can span, and whose free space leaves room for supports at both ends."""
+        """Yield tables whose top single parts can span and whose free space leaves room for supports at both ends."""
         numbers = itertools.product((4, 6, 8), range(1, 9), range(2, 9), (50, 60, 70), (50, 100, 200))
         for length, width, height, free, load in numbers:
             if 1 - 2 / length >= free / 100:

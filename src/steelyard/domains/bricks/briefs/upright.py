@@ -16,7 +16,7 @@ from steelyard.domains.bricks.tiling import estimated_parts
 
 
 class Upright(Brief):
-    """Base class of briefs for a block of layers."""
+    """Base class of briefs that request a block of layers."""
 
     height: int
     length: int
@@ -34,7 +34,7 @@ class Upright(Brief):
 @dataclass(frozen=True)
 class Tower(Upright):
     """A tower with an exact number of layers, each of which spans the footprint: its outermost cells touch all four
-    sides and none lies outside. The fulfilment is the mean over layers of the IoU of the layer's bounding rectangle
+    sides, and no cell lies outside. Fulfilment is the mean over layers of the IoU of the layer's bounding rectangle
     with the footprint.
     """
 
@@ -68,8 +68,8 @@ class Tower(Upright):
 
 @dataclass(frozen=True)
 class Wall(Upright):
-    """A solid block in masonry bond, connected without the ground. The fulfilment is the voxel IoU with the block times
-    the share of cells in the largest connected component.
+    """A solid block in masonry bond, connected even without the ground. Fulfilment is the voxel IoU with the block
+    times the share of cells in the largest connected component.
     """
 
     kind: ClassVar[str] = "wall"

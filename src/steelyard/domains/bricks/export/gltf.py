@@ -24,7 +24,7 @@ def gltf(structure: Structure) -> str:
     """Return the text of the ``.gltf`` file, with embedded data."""
     footprints = list(dict.fromkeys(brick[:2] for brick in structure.bricks))
     if not footprints:
-        raise ValueError("a glTF scene cannot be empty; the structure has no brick to export")
+        raise ValueError("a glTF scene cannot be empty; the structure has no bricks to export")
     data, views, accessors, meshes, materials = bytearray(), [], [], [], []
     for number, footprint in enumerate(footprints):
         part = structure.world.library.by_dimensions[footprint]
@@ -49,7 +49,7 @@ def gltf(structure: Structure) -> str:
 
 
 def _store(mesh: Mesh, data: bytearray, views: list[Any], accessors: list[Any]) -> tuple[dict[str, int], int]:
-    """Append the mesh, rotated from z up to Y up: (x, y, z) → (x, z, −y)."""
+    """Append the mesh, rotated from z-up to Y-up: (x, y, z) → (x, z, −y)."""
     position, normal = (_y_up(values) for values in (mesh.position_V3, mesh.normal_V3))
     index = mesh.triangle_T3.ravel()
     numbers: list[int] = []

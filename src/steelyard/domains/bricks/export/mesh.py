@@ -1,4 +1,4 @@
-"""Triangle meshes of bricks: a box with studs, in metres, z up, with the lowest corner at the origin."""
+"""Triangle meshes of bricks: a box with studs, in metres, z-up, with the lowest corner at the origin."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Export to Wavefront OBJ with a material file, in metres, z up."""
+"""Export to Wavefront OBJ with a material file, in metres, z-up."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from steelyard.domains.bricks.structure import Structure
 
 
 def obj(structure: Structure, *, materials: str = "structure.mtl") -> tuple[str, str]:
-    """Return the text of the ``.obj`` file and of the ``.mtl`` file, which the former references as ``materials``."""
+    """Return the text of the ``.obj`` and ``.mtl`` files; the first references the second as ``materials``."""
     parts = structure.world.library.by_dimensions
     meshes = {footprint: brick_mesh(*footprint) for footprint in {brick[:2] for brick in structure.bricks}}
     lines, first = [f"mtllib {materials}"], 1

@@ -1,4 +1,4 @@
-"""GIF animation of a structure that grows brick by brick."""
+"""GIF animation of a structure growing brick by brick."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def animate(
     milliseconds: int = 180,
     last: int = 2000,
 ) -> bytes:
-    """Draw the bricks in their order, with the same frame for all images. Large structures grow by several bricks per
-    frame. With ``by="stress"`` only the last frame shows stress, because partial structures are not analysed.
+    """Draw the bricks in order, with the same view for every frame. Large structures grow by several bricks per
+    frame. With ``by="stress"``, only the last frame shows stress, because partial structures are not analysed.
     """
     if not structure.bricks:
         raise ValueError("an animation needs at least one brick")

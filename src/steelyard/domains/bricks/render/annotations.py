@@ -1,4 +1,4 @@
-"""The legend of pictures coloured by stress."""
+"""The legend for pictures coloured by stress."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Colours of bricks by part or by stress."""
+"""Brick colours by part or by stress."""
 
 from __future__ import annotations
 

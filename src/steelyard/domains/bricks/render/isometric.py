@@ -46,7 +46,7 @@ def draw(
 def picture(
     structure: Structure, *, by: ColourBy = "part", stability: Stability | None = None, ground: Ground | None = None
 ) -> Scene:
-    """Draw the structure on its base plate, without title and legend."""
+    """Draw the structure on its base plate, without a title or legend."""
     if by == "stress" and stability is None:
         raise ValueError("colouring by stress needs stability=assess(structure)")
     scores = None if stability is None or by == "part" else stability.score_B.tolist()
@@ -60,7 +60,7 @@ def picture(
 
 
 def ground_of(bricks: Sequence[Brick]) -> Ground:
-    """Return the base plate of the bricks, one stud wider on every side."""
+    """Return the base plate for the bricks, one stud wider on every side."""
     if not bricks:
         return 0, 0, 4, 4
     return (
@@ -103,7 +103,7 @@ def _body(item: Item, colour: Colour, failing: bool) -> Iterator[Shape]:
 
 
 def _outline(brick: Brick) -> Polygon:
-    """Draw the silhouette of a failing brick on top of everything that hides it."""
+    """Draw the outline of a failing brick over everything that hides it."""
     h, w, x, y, z = brick
     corners = (
         (x, y, z + 1),

@@ -41,7 +41,7 @@ def painting_order(structure: Structure) -> Iterator[Item]:
 
 
 def hides(front: Item, back: Item) -> bool:
-    """Whether ``front`` may hide ``back``, in the same layer, from a viewer at positive x and y."""
+    """Return whether ``front`` may hide ``back`` in the same layer from a viewer at positive x and y."""
     apart = front.x - front.y_end >= back.x_end - back.y or back.x - back.y_end >= front.x_end - front.y
     return not apart and (front.x >= back.x_end or front.y >= back.y_end)
 

@@ -16,7 +16,7 @@ from steelyard.drawing.scene import Scene
 
 @dataclass(frozen=True)
 class Card:
-    """One structure of a sheet. ``good`` selects a green or a red bar below it; ``None`` draws no bar."""
+    """One structure on a sheet. ``good`` selects a green or a red bar below it; ``None`` draws no bar."""
 
     structure: Structure
     caption: str = ""

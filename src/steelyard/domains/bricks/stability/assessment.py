@@ -3,7 +3,7 @@
 A structure stands if every brick is connected to the ground, an equilibrium exists, and t is below the capacity of a
 contact point. t is unique, but the pulls of single bricks are not: compare verdicts and t, never single scores.
 
-If pulls may have any size, an equilibrium exists exactly if every brick is connected to the ground, because the three
+If pulls are unlimited, an equilibrium exists if and only if every brick is connected to the ground, because the three
 or four points of one contact transmit any force and any torque. Floating bricks are therefore found by connectivity,
 which finds all of them. The residual program runs only if the solver disagrees.
 """
@@ -29,7 +29,7 @@ from steelyard.domains.bricks.structure import Structure
 from steelyard.errors import VerifierError
 
 Method = Literal["highs", "gurobi", "connectivity"]
-"""``connectivity`` uses no solver: a structure passes if every brick reaches the ground, even if it would topple."""
+"""``connectivity`` uses no solver: a structure passes if it is connected to the ground, even if it would topple."""
 SLACK = 1e-6
 """Relative margin above the largest pull when pulls are distributed over bricks; it exceeds the solver's noise."""
 
@@ -42,7 +42,7 @@ class Stability:
     pull: float
     """Largest pull t in newtons; infinite without an equilibrium or with a floating brick, NaN without a solver."""
     score_B: Floats
-    """Pull of each brick over the capacity; 1 for a failing brick."""
+    """Pull of each brick relative to the capacity; 1 for a failing brick."""
     failing: tuple[int, ...]
     """Indices of the bricks that float, have no equilibrium, or exceed the capacity."""
     forces: Forces | None = None
@@ -51,7 +51,7 @@ class Stability:
 def largest_pull(
     structure: Structure, loads: Sequence[Load] = (), *, physics: Physics = PUBLISHED, backend: Backend = "highs"
 ) -> float:
-    """Return t in newtons, or infinity without an equilibrium. One program decides whether the structure stands."""
+    """Return t in newtons, or infinity without an equilibrium, by solving one linear program."""
     touching = contacts(structure)
     if not grounded_bricks(touching, len(structure)).all():
         return math.inf
@@ -64,7 +64,7 @@ def largest_pull(
 def assess_as_given(
     structure: Structure, loads: Sequence[Load] = (), *, physics: Physics = PUBLISHED, method: Method = "highs"
 ) -> Stability:
-    """Analyse a structure in its own orientation only; ``symmetry.assess`` can also analyse its mirror images."""
+    """Analyse a structure as given; ``symmetry.assess`` can also analyse its rotations and reflections."""
     touching = contacts(structure)
     grounded_B = grounded_bricks(touching, len(structure))
     if method == "connectivity":
@@ -83,7 +83,7 @@ def _balanced(equations: Statics, pull: float, solve: Solver, physics: Physics) 
     """Distribute the pulls over the bricks of a structure with an equilibrium."""
     distributed = solve(stress_program(equations, pull * (1 + SLACK) + SLACK * 1e-3))
     if distributed is None:
-        raise VerifierError(f"the solver found the largest pull {pull}, but no equilibrium with it")
+        raise VerifierError(f"the solver found a largest pull of {pull}, but no equilibrium at that pull")
     pull_B = distributed.x[-equations.bricks :]
     acting = forces(equations, distributed.x[: len(equations.points)], pull_B, physics)
     score_B = np.minimum(pull_B, 1.0)
@@ -95,7 +95,7 @@ def _balanced(equations: Statics, pull: float, solve: Solver, physics: Physics) 
 
 
 def _unbalanced(equations: Statics, solve: Solver, physics: Physics) -> Stability:
-    """Name the bricks with a residual force as failing, for a structure without an equilibrium."""
+    """Mark the bricks with a residual force as failing, for a structure without an equilibrium."""
     remaining = residuals(equations, solve, physics)
     unheld_B = remaining.size_B > min(TOLERANCE, float(remaining.size_B.max()) / 2)
     return _verdict(math.inf, np.where(unheld_B, 1.0, np.minimum(remaining.pull_B, 1.0)), None)

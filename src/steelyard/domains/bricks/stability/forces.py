@@ -1,4 +1,4 @@
-"""Contact forces of one equilibrium."""
+"""Contact forces of an equilibrium."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The Gurobi solver (extra ``gurobi``). The licence in the package is limited to 2000 columns and rows.
+"""The Gurobi solver (requires the ``gurobi`` extra). The licence bundled with the package is limited to 2000 columns
+and rows.
 
 Only this file imports ``gurobipy``.
 """

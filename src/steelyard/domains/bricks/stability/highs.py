@@ -1,4 +1,4 @@
-"""The HiGHS solver (extra ``bricks``) with dual simplex, the fastest method for these programs.
+"""The HiGHS solver (requires the ``bricks`` extra) with dual simplex, the fastest method for these programs.
 
 Each thread reuses one solver, because creating one costs a third of a small solve. Passing a program clears the
 previous one, so the result depends on the program alone. Only this file imports ``highspy``.
@@ -30,7 +30,7 @@ _thread_state = threading.local()
 
 
 def solve(program: Program) -> Solution | None:
-    """Return the optimum, deterministic for a given program, or ``None`` if the program is infeasible."""
+    """Return the optimum, which is deterministic for a given program, or ``None`` if the program is infeasible."""
     return run(load(program))
 
 
@@ -63,7 +63,7 @@ def run(highs: Highs) -> Solution | None:
     """Solve the loaded program."""
     highs.run()
     if highs.getModelStatus().name == "kNotset":
-        # HiGHS has one thread pool per process; other code has already set its size, so accept that size.
+        # HiGHS has one thread pool per process; if other code has already set its size, accept that size.
         highs.setOptionValue("threads", 0)
         highs.run()
     status = highs.getModelStatus()

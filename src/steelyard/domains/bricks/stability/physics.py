@@ -34,7 +34,7 @@ PUBLISHED = Physics()
 
 
 class Load(NamedTuple):
-    """A mass that rests on the centre of one cell of a brick."""
+    """A mass resting on the centre of one cell of a brick."""
 
     x: int
     y: int

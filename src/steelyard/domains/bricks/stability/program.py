@@ -22,7 +22,7 @@ from steelyard.domains.bricks.stability.physics import Physics
 from steelyard.domains.bricks.stability.statics import Columns, Floats, Index, Statics
 
 RESIDUAL_PULL_WEIGHT = 1e-6
-"""Cost of a newton of pull relative to a newton of residual, if no equilibrium exists."""
+"""Cost of a newton of pull relative to a newton of residual when no equilibrium exists."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,14 +49,14 @@ class Program:
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """Optimal cost and optimal point of a linear program."""
+    """Optimal cost and solution of a linear program."""
 
     cost: float
     x: Floats
 
 
 def pull_program(equations: Statics) -> Program:
-    """Minimise the largest pull over the capacity, which is the objective and the last unknown."""
+    """Minimise the largest pull relative to the capacity, which is the objective and the last unknown."""
     points, bounds = _forces(equations)
     total_R = _summed(equations.points.row_NK, equations.points.value_NK, equations.rows + 5)[: equations.rows]
     touched = np.flatnonzero(total_R).astype(np.int32)
@@ -106,7 +106,7 @@ def residual_program(equations: Statics, physics: Physics) -> Program:
 
 
 def residual_units(bricks: int, physics: Physics) -> Floats:
-    """Return the size of the unit of each residual in newtons or newton metres."""
+    """Return the unit of each residual in newtons or newton metres."""
     torque = physics.capacity * physics.pitch
     return np.tile([physics.capacity] * 3 + [torque] * 2, bricks)
 

@@ -1,4 +1,4 @@
-"""The residual program: the forces missing for an equilibrium where none exists."""
+"""The residual program: the missing forces when no equilibrium exists."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from steelyard.errors import VerifierError
 
 @dataclass(frozen=True, eq=False)
 class Residuals:
-    """Residuals with the smallest sum. Which of several bricks carries a residual is up to the solver."""
+    """The residuals with the smallest sum. If several bricks could carry a residual, the choice is up to the solver."""
 
     size_B: Floats
-    """Largest of the five residuals of each brick, in newtons or newton metres; positive if it is not in equilibrium.
+    """Largest of the five residuals of each brick, in newtons or newton metres; positive if the brick is not in
+    equilibrium.
     """
     total: float
     """Sum of all residuals."""
     pull_B: Floats
-    """Pull of each brick over the capacity."""
+    """Pull of each brick relative to the capacity."""
 
 
 def residuals(equations: Statics, solve: Solver, physics: Physics) -> Residuals:

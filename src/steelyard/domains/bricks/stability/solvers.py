@@ -1,4 +1,4 @@
-"""The interface of linear program solvers, and the choice of a backend."""
+"""The interface for linear program solvers, and the choice of backend."""
 
 from __future__ import annotations
 

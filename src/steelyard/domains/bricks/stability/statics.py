@@ -50,7 +50,7 @@ class Columns:
 
 @dataclass(frozen=True, eq=False)
 class Statics:
-    """All unknown forces, and the weights they must balance."""
+    """All unknown forces and the weights that they must balance."""
 
     bricks: int
     upper_P: Index
@@ -124,7 +124,7 @@ def brick_at(structure: Structure, load: Load) -> int:
     for number, (h, w, x, y, z) in enumerate(structure.bricks):
         if z == load.z and x <= load.x < x + h and y <= load.y < y + w:
             return number
-    raise ValueError(f"load of {load.kilograms} kg at ({load.x},{load.y},{load.z}): there is no brick at this position")
+    raise ValueError(f"load of {load.kilograms} kg at ({load.x},{load.y},{load.z}): there is no brick at that position")
 
 
 VERTICAL = np.array([2, 3, 4], np.int32)

@@ -1,8 +1,8 @@
-"""A stability verdict that is invariant under rotations and reflections: the worst of all images of a structure.
+"""A stability verdict that is invariant under rotations and reflections: the worst over all images of a structure.
 
 The published contact points under wide bricks (``statics.WIDE``) are not symmetric in x, so a structure and its mirror
 image may get different verdicts. They are symmetric in y, so four of the eight images suffice. Every image is moved to
-the origin and its bricks are sorted, so that two images of one structure give identical programs.
+the origin and its bricks are sorted, so that any two images of a structure yield identical programs.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def assess(
     method: Method = "highs",
     symmetric: bool = False,
 ) -> Stability:
-    """Analyse the stability of a structure. ``symmetric`` takes the worst of all rotations and reflections."""
+    """Analyse the stability of a structure. ``symmetric`` uses the worst result over all rotations and reflections."""
     if symmetric and method != "connectivity":
         return assess_symmetric(structure, loads, physics=physics, method=method)
     return assess_as_given(structure, loads, physics=physics, method=method)
@@ -38,7 +38,7 @@ def assess(
 def largest_pull_symmetric(
     structure: Structure, loads: Sequence[Load] = (), *, physics: Physics = PUBLISHED, backend: Backend = "highs"
 ) -> float:
-    """Return the largest t of all rotations and reflections, in newtons."""
+    """Return the largest t over all rotations and reflections, in newtons."""
     pulls = [
         largest_pull(Structure(bricks, structure.world), image_loads, physics=physics, backend=backend)
         for bricks, image_loads in representatives(structure, loads)
@@ -68,7 +68,7 @@ def representatives(structure: Structure, loads: Sequence[Load]) -> list[Ordered
 
 
 def mirrored_in_y(structure: Structure, loads: Sequence[Load] = ()) -> LoadedStructure:
-    """Reflect along y, y → Y − 1 − y, as a reflection along x and half a turn."""
+    """Reflect along y, y → Y − 1 − y, as a reflection along x followed by a half turn."""
     return turned(*turned(*mirrored(structure, loads)))
 
 

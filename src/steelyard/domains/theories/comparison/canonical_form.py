@@ -9,7 +9,7 @@ Two theories have the same canonical form if they differ only in:
 - the choice between R and R̄ for each SU(n), which includes conjugating all fields
 - fields with equal quantum numbers versus one field with more generations
 - U(1) factors that act trivially or as a combination of others
-- the components of vacuum expectation values: only the scalars that have one are kept, not its direction
+- the components of vacuum expectation values: it matters which scalars have one, but not in which direction it points
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from steelyard.domains.theories.model.theory import Label, QuantumNumbers, Theor
 from steelyard.domains.theories.physics.invariance import structures
 
 Relabelling = tuple[tuple[int, ...], tuple[bool, ...]]
-"""A permutation of the SU(n) factors, and which of them are conjugated."""
+"""A permutation of the SU(n) factors, and whether each is conjugated."""
 FieldType = tuple[tuple[Label, ...], tuple[Fraction, ...]]
 _Described = tuple[int, tuple[Label, ...], int, tuple[Fraction, ...]]
-"""A field: 0 for a fermion or 1 for a scalar, labels, multiplicity, charges."""
+"""A field: 0 for fermions or 1 for scalars, labels, multiplicity and charges."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -39,7 +39,7 @@ class CanonicalForm:
     abelian: int
     """Number of independent U(1)s."""
     fermions: tuple[tuple[FieldType, int], ...]
-    """Left-handed fermions with their number of generations."""
+    """Left-handed fermions and their numbers of generations."""
     scalars: tuple[tuple[FieldType, int], ...]
     """Scalars with their multiplicity; each is written as the smaller of itself and its conjugate."""
     vacuum: tuple[int, ...]
@@ -121,7 +121,7 @@ def _content(theory: Theory, *, vector_like: bool, scalars: bool, terms: bool) -
 
 
 def _relabellings(sizes: tuple[int, ...], content: _Content) -> Iterator[Relabelling]:
-    """Yield all orders of equal SU(n) factors, sorted by n, with every choice of conjugation that has an effect."""
+    """Yield all orderings of equal SU(n) factors, sorted by n, with every choice of conjugation that has an effect."""
     rising = sorted(range(len(sizes)), key=lambda a: sizes[a])
     groups = [list(group) for _, group in groupby(rising, key=lambda a: sizes[a])]
     every = [multiplet for multiplet, _ in (*content.fermions, *content.scalars)]
@@ -141,8 +141,8 @@ def _relabelled(labels: tuple[Label, ...], relabelling: Relabelling) -> tuple[La
 def _bases(content: _Content, relabelling: Relabelling, abelian: int) -> Iterator[tuple[tuple[Fraction, ...], ...]]:
     """Yield candidate U(1) bases as rows of coefficients of the old charges.
 
-    In each basis some fields have the charges (1, 0, …), (0, 1, …), …. The candidates for these fields are the smallest
-    in the ordering by everything except charges.
+    In each basis, some fields have the charges (1, 0, …), (0, 1, …), …. The candidates for these fields are the
+    smallest when ordered by everything except charge.
     """
     described: list[_Described] = [
         (0, _relabelled(multiplet.labels, relabelling), count, multiplet.charges)

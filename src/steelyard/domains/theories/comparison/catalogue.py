@@ -20,7 +20,9 @@ RELATIONS: tuple[tuple[Relation, dict[str, bool]], ...] = (
     ("has the fermions of", {"scalars": False}),
     ("has the chiral fermions of", {"scalars": False, "vector_like": False}),
 )
-"""Relations of a theory to a known model, closest first, with the options of :func:`canonical` that test for them."""
+"""Possible relations between a theory and a known model, closest first, with the :func:`canonical` options that test
+for each.
+"""
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,7 @@ class CatalogueEntry:
     count: int
     relation: Relation
     known_model: str
-    """Name of the related known model, or empty."""
+    """Name of the related known model; empty if there is none."""
 
     @property
     def novelty(self) -> str:
@@ -46,7 +48,7 @@ class Catalogue:
 
     entries: tuple[CatalogueEntry, ...]
     chiral: int
-    """Number of distinct theories when vector-like fermions are ignored."""
+    """Number of distinct theories, ignoring vector-like fermions."""
 
     @property
     def by_group(self) -> dict[str, tuple[CatalogueEntry, ...]]:
@@ -60,7 +62,7 @@ class Catalogue:
 
 
 def catalogue(theories: Iterable[Theory]) -> Catalogue:
-    """Collect the distinct theories among many."""
+    """Collect the distinct theories from many."""
     by_form: dict[CanonicalForm, list[Theory]] = {}
     for theory in theories:
         by_form.setdefault(canonical(theory), []).append(theory)
@@ -71,7 +73,7 @@ def catalogue(theories: Iterable[Theory]) -> Catalogue:
 
 
 def count_distinct(theories: Iterable[Theory], *, vector_like: bool = True) -> int:
-    """Count the distinct theories, up to equivalent ways of writing them."""
+    """Count the distinct theories; equivalent theories count once."""
     return len({canonical(theory, vector_like=vector_like) for theory in theories})
 
 
@@ -127,7 +129,7 @@ def _size(theory: Theory) -> tuple[int, int, int]:
 
 @cache
 def _known_models(relation: Relation) -> dict[CanonicalForm, str]:
-    """Return the names of known models by the canonical form used for a relation; the first of equal models wins."""
+    """Return known model names keyed by the canonical form used for a relation; the first of equal models wins."""
     options = dict(RELATIONS)[relation]
     name_by_form: dict[CanonicalForm, str] = {}
     for name, model in models().items():

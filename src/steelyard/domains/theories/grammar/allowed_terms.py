@@ -26,7 +26,7 @@ Combinations = NDArray[np.intp]
 
 
 class Multiplet(NamedTuple):
-    """A field of a partially written theory."""
+    """A field in a partially written theory."""
 
     kind: Kind
     labels: tuple[Label, ...]

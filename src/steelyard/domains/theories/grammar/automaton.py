@@ -40,7 +40,7 @@ class TheoryGrammar(Automaton[State]):
     """Accepts every theory within the limits that has a gauge group, a fermion and no duplicate terms.
 
     ``task.spec["given"]`` is a prefix of the text that ends between two entries. At least one fermion must follow it.
-    ``task.spec["terms"]`` are the terms that must come first among the interactions.
+    ``task.spec["terms"]`` lists the terms that must come first among the interactions.
     """
 
     limits: Limits = field(default_factory=Limits)
@@ -55,7 +55,7 @@ class TheoryGrammar(Automaton[State]):
 
     @property
     def stretch(self) -> int:  # type: ignore[override]
-        """The first word of an entry lengthens the shortest end by the rest of the entry."""
+        """After the first word of an entry, the shortest ending also includes the rest of the entry."""
         return self.longest_entry - 1
 
     @cached_property
@@ -97,11 +97,11 @@ class TheoryGrammar(Automaton[State]):
     # --- allowed words ------------------------------------------------------------------------------------------------
 
     def view(self, state: State) -> Hashable:
-        """Return what determines the allowed words: block, position in the entry, and remaining room."""
+        """Return the block, the position in the entry and the remaining room, which determine the allowed words."""
         return state.view if isinstance(state, TextState) else (state.words[0], self.shortest_end(state))
 
     def _with_view(self, state: TextState) -> TextState:
-        """Return the state with its view filled in."""
+        """Return the state with its ``view`` filled in."""
         return state._replace(view=self._view(state))
 
     def _view(self, state: TextState) -> tuple[Any, ...]:
@@ -274,4 +274,4 @@ class TheoryGrammar(Automaton[State]):
 
 
 BLOCKS_LEFT = {INTERACTIONS: 0, MULTIPLETS: 1, SSB: 2, GAUGE: 3}
-"""Number of blocks that still have to be opened after each block."""
+"""Number of blocks still to be opened after each block."""

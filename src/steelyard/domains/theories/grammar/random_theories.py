@@ -1,6 +1,6 @@
 """Random theories for the warm start: random walks through the grammar that favour simple choices.
 
-They do not take anomalies or masses into account, so few of them succeed, and only by chance.
+The walks ignore anomalies and masses, so few theories succeed, and only by chance.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ MORE_VEVS = 0.5
 MORE_MULTIPLETS = 0.75
 """Probability of another multiplet."""
 SCALAR = 0.2
-"""Probability that another multiplet is a scalar."""
+"""Probability that an added multiplet is a scalar."""
 MORE_TERMS = 0.4
 """Probability of another term."""
 SINGLET = 0.4
 """Probability that a representation is the singlet."""
 DECAY = {"charge": 0.9, "generations": 0.7}
-"""Ratio of the probabilities of consecutive words of a slot."""
+"""Ratio between the probabilities of consecutive words in a slot."""
 
 
 def random_theory(grammar: TheoryGrammar, task: Task, rng: Rng, *, max_words: int) -> str:
@@ -75,7 +75,7 @@ def _weights_between_entries(state: TextState, words: Sequence[str]) -> np.ndarr
 
 
 def _words_within_budget(grammar: TheoryGrammar, state: State, left: int) -> Sequence[str]:
-    """Return the words after which the text can still end within ``left`` words, including the word itself."""
+    """Return the words that still allow the text to end within ``left`` words, counting the word itself."""
     words = grammar.words(state)
     if grammar.shortest_end(state) + grammar.longest_entry < left:
         return words

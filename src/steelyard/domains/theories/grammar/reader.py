@@ -1,4 +1,4 @@
-"""A parser of theory texts. It does not depend on the grammar or its limits."""
+"""A parser for theory texts, independent of the grammar and its limits."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
 """Starting points of tasks: the part of a theory that a policy is given.
 
-- ``nothing``: no part; any theory is allowed
+- ``nothing``: nothing is given; any theory is allowed
 - ``groups``: the gauge group
 - ``sector``: the gauge group and Higgs doublet of the Standard Model
-- ``partial``: the same with some of the Standard Model's fermions
+- ``partial``: the same, plus some of the Standard Model's fermions
 - ``model``: the complete Standard Model, to be extended
 
-The prompt is the name of the kind. The given part comes first in every sample as forced tokens.
+The prompt is the name of the kind. The given part opens every sample as forced tokens.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ from steelyard.domains.theories.model.theory import Theory
 
 SPLITS: tuple[Split, ...] = ("train", "validation", "held_out")
 SPLIT_OF_FIVE: dict[int, Split] = {2: "held_out", 4: "validation"}
-"""The third and fifth of every five starting points of a kind are held out or used for validation; all others are for
-training. Gauge groups with fewer than the maximum number of factors are always for training, so held-out groups are
-products of factors seen in training. A kind with a single starting point uses it in every split.
+"""Of every five starting points of a kind, the third and fifth are held out or used for validation; the others are used
+for training. Gauge groups with fewer than the maximum number of factors are always used for training, so held-out
+groups are products of factors seen in training. A kind with a single starting point uses it in every split.
 """
 NO_MULTIPLETS = 6
-"""Difficulty of a starting point without any multiplet."""
+"""Difficulty of a starting point with no multiplets."""
 
 
 @dataclass(frozen=True)
 class StartingPoint:
-    """A given prefix of a text, and the given first terms of its interactions."""
+    """The given prefix of a theory text, and the given first terms of its interactions."""
 
     kind: str
     given: str
     terms: str = ""
     difficulty: float = 0.0
     basic: bool = False
-    """Whether other starting points build on this one, so that it is always for training."""
+    """Whether other starting points build on this one; if so, it is always used for training."""
 
     @property
     def id(self) -> str:

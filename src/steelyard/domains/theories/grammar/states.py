@@ -37,7 +37,7 @@ class FieldContent:
 
 
 class TextState(NamedTuple):
-    """The state of a partially written text."""
+    """The state of a partially written theory text."""
 
     content: FieldContent = FieldContent()
     block: str = ""
@@ -48,13 +48,13 @@ class TextState(NamedTuple):
     needs_fermion: bool = True
     """Whether at least one more fermion is required."""
     forced: tuple[str, ...] = ()
-    """Words of the given terms that must still come first among the interactions."""
+    """Words of given terms still to be written at the start of the interactions."""
     view: tuple[Any, ...] = ()
     """The part of the state that determines the allowed words; see :meth:`TheoryGrammar.view`."""
 
 
 class GivenPrefix(NamedTuple):
-    """The state inside the prefix that a task gives: its remaining words, and the state after them."""
+    """The state inside the prefix given by a task: the remaining words and the state after them."""
 
     words: tuple[str, ...]
     next_state: TextState
@@ -72,7 +72,7 @@ class Slot(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def slots(factors: tuple[int, ...], block: str, letter: str) -> tuple[Slot, ...]:
-    """Return the slots of a scalar or fermion entry, name first. In ``SSB`` they include the expectation value."""
+    """Return the slots of a scalar or fermion entry, name first. In ``SSB``, they include the expectation value."""
     charges = [Slot("representation", n) for n in factors if n > 1] + [Slot("charge", n) for n in factors if n == 1]
     if letter == FERMION:
         return Slot("name"), Slot("hand"), *charges, Slot("generations")

@@ -1,7 +1,7 @@
-"""Convert theories to text and back. A theory has exactly one text for each order of its entries.
+"""Convert theories to text and back. A theory has exactly one text for each ordering of its entries.
 
-Fields are renamed by kind and position (``F1``, ``S1``). The legs of a term are sorted by field, a field before its
-conjugate. The Hermitian conjugate of a term is implicit, so a scalar term is written as the smaller of the two.
+Fields are renamed by kind and position (``F1``, ``S1``). The legs of a term are sorted by field, with each field before
+its conjugate. The Hermitian conjugate of a term is implicit, so a scalar term is written as the smaller of the two.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ _NAME = re.compile(r"[FS][1-9]\d*")
 def write(theory: Theory) -> str:
     """Return the text of a theory.
 
-    Raises ``DataError`` if the theory has no text: a charge is not a multiple of 1/6, a number is not 1, 2 or 5 times a
-    power of ten, or a scalar has two vacuum expectation values.
+    Raises ``DataError`` if the theory cannot be written as text: a charge is not a multiple of 1/6, a number is not 1,
+    2 or 5 times a power of ten, or a scalar has two vacuum expectation values.
     """
     theory = renamed(in_order(theory))
     blocks = {GAUGE: [group_word(n) for n in factors_of(theory.gauge)]}
@@ -60,7 +60,7 @@ def write(theory: Theory) -> str:
 
 
 def read(text: str) -> Theory:
-    """Parse a text. Raises ``DataError`` that names the first invalid word."""
+    """Parse a text. Raises a ``DataError`` that names the first invalid word."""
     return Reader(text.split()).theory()
 
 
@@ -79,7 +79,7 @@ def renamed(theory: Theory) -> Theory:
     with_vev = [vev.field for vev in theory.vevs]
     if len(set(with_vev)) < len(with_vev):
         twice = next(name for name in with_vev if with_vev.count(name) > 1)
-        raise DataError(f"{twice} has two vacuum expectation values; a text allows one per scalar")
+        raise DataError(f"{twice} has two vacuum expectation values; the text format allows one per scalar")
     first = [theory.by_name[name] for name in with_vev]
     others = [field for field in theory.fields if field.name not in with_vev]
     names: dict[str, str] = {}
@@ -127,7 +127,7 @@ def _field_words(gauge: GaugeGroup, field: Field) -> list[str]:
     sixths = [charge * SIXTHS for charge in field.charges]
     if odd := [charge for charge in sixths if charge.denominator > 1]:
         raise DataError(
-            f"{field.name} has charge {odd[0] / SIXTHS}; in a text, charges must be multiples of 1/{SIXTHS}"
+            f"{field.name} has charge {odd[0] / SIXTHS}; in the text format, charges must be multiples of 1/{SIXTHS}"
         )
     labels = zip(gauge.special, field.labels, strict=True)
     words = [representation_word(factor.n, label) for factor, label in labels]

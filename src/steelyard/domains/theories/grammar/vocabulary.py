@@ -35,7 +35,7 @@ MANTISSAS = (1, 2, 5)
 
 
 def group_word(n: int) -> str:
-    """Return the word of a gauge factor: 1 for U(1), n for SU(n)."""
+    """Return the word for a gauge factor, given as 1 for U(1) or n for SU(n)."""
     return ABELIAN if n == 1 else f"SU({n})"
 
 
@@ -72,7 +72,7 @@ def _place(leg: Leg) -> tuple[str, int, bool]:
 
 
 def gauge_of(factors: tuple[int, ...]) -> GaugeGroup:
-    """Build a gauge group with default names; equal factors get a letter: ``U1``, ``SU2``, ``SU3a``, ``SU3b``."""
+    """Build a gauge group with default names; repeated factors get letters: ``U1``, ``SU2``, ``SU3a``, ``SU3b``."""
     names: list[str] = []
     for place, n in enumerate(factors):
         letter = chr(ord("a") + factors[:place].count(n)) if factors.count(n) > 1 else ""
@@ -100,7 +100,7 @@ class Vocabulary:
 
     @cached_property
     def labels(self) -> dict[int, dict[str, Label]]:
-        """Representation words by n of SU(n)."""
+        """Representation words for each n of SU(n)."""
         return {
             n: {representation_word(n, label): label for label in labels_within(n, self.limits.dimension)}
             for n in self.groups.values()

@@ -77,7 +77,7 @@ def hermitian(n: int, label: Label) -> NDArray[np.complex128]:
         for j in range(i + 1, n):
             found += [(units[i, j] + units[j, i]) / 2, (units[i, j] - units[j, i]) / 2j]
     simple = [units[k, k + 1] @ units[k + 1, k] - units[k + 1, k] @ units[k, k + 1] for k in range(n - 1)]
-    for k in range(1, n):  # diag(1, …, 1, -k, 0, …) / √(2k(k + 1)) = Σ m H_m over the same root
+    for k in range(1, n):  # diag(1, …, 1, -k, 0, …) / √(2k(k + 1)) = Σ m H_m / √(2k(k + 1))
         found.append(sum(m * simple[m - 1] for m in range(1, k + 1)) / np.sqrt(2 * k * (k + 1)))
     return np.array(found, np.complex128)
 

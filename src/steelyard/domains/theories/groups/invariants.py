@@ -71,7 +71,9 @@ def apply_generator(factors: Sequence[Module], vector: Vector[Index], which: Seq
 
 
 def _embeddings(target: Module, factors: tuple[Module, ...]) -> list[list[Vector[Index]]]:
-    """Return the independent equivariant maps from an irreducible representation into a product, as state images."""
+    """Return the independent equivariant maps from an irreducible representation into a product, as images of its
+    states.
+    """
     if not factors:
         return [[{(): Fraction(1)}]] if target.dimension == 1 else []
     indices = list(_of_weight(factors, target.weights[target.highest_state]))

@@ -1,7 +1,7 @@
 """Decompose products of SU(n) representations with the Racah-Speiser algorithm.
 
-A factor can carry a power k, which stands for the character χ(g^k) instead of χ(g). Counting symmetric products needs
-these powers: the trace of a permutation of equal factors is the product of χ(g^k) over its cycles of length k.
+A factor can carry a power k, which means the character χ(g^k) instead of χ(g). Counting symmetric products needs these
+powers: the trace of a permutation of equal factors is the product of χ(g^k) over its cycles of length k.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def _product(n: int, factors: tuple[tuple[Label, int], ...]) -> Decomposition:
 
 @lru_cache(maxsize=1 << 16)
 def _reflect(weight: Label) -> tuple[Label, int]:
-    """Reflect a weight into the dominant Weyl chamber (about -ρ) and return it with the sign, which is 0 on a wall."""
+    """Reflect a weight into the dominant Weyl chamber (about -ρ); return it with the sign, or with 0 on a wall."""
     rows = [0]
     for step in reversed(weight):
         rows.append(rows[-1] + step + 1)

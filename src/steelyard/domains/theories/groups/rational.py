@@ -22,7 +22,7 @@ def add(to: Vector[Index], vector: Vector[Index], times: Fraction) -> None:
 
 
 def null_space(rows: Iterable[Vector[int]], columns: int) -> list[Vector[int]]:
-    """Return a basis of the null space of ``rows``. Each vector has a 1 in a column where the others have 0."""
+    """Return a basis of the null space of ``rows``. Each vector has a 1 in a column where all others have a 0."""
     pivots = _pivots(rows)
     free = [column for column in range(columns) if column not in pivots]
     return [

@@ -1,4 +1,4 @@
-"""Irreducible representations of SU(n), identified by Dynkin label.
+"""Irreducible representations of SU(n), identified by their Dynkin labels.
 
 States are Gelfand-Tsetlin patterns: triangles of integers with interlacing rows, whose top row is the partition of the
 label. The Dynkin index T and the cubic anomaly A follow from the charges q of the states under
@@ -32,7 +32,7 @@ class Representation:
     def __post_init__(self) -> None:
         if self.n < 2 or len(self.label) != self.n - 1 or min(self.label) < 0:
             raise ValueError(
-                f"{self.label} is not a Dynkin label of SU({self.n}); give {self.n - 1} non-negative integers"
+                f"{self.label} is not a Dynkin label of SU({self.n}); it must have {self.n - 1} non-negative integers"
             )
 
     @cached_property
@@ -75,7 +75,7 @@ class Representation:
 
     @property
     def is_real(self) -> bool:
-        """Whether the representation equals its conjugate: real or pseudoreal."""
+        """Whether the representation is equivalent to its conjugate, that is, real or pseudoreal."""
         return self.label == self.label[::-1]
 
     @property
@@ -98,7 +98,7 @@ class Representation:
 
     @property
     def name(self) -> str:
-        """Name as in the physics literature: ``3``, ``3̅``, ``15'``."""
+        """Name used in the physics literature: ``3``, ``3̅``, ``15'``."""
         overline = "\N{COMBINING OVERLINE}" if self.is_barred else ""
         return "".join(digit + overline for digit in str(self.dimension)) + "'" * self.primes
 

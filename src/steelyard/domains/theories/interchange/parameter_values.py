@@ -1,4 +1,4 @@
-"""Numbers in model files of other programs, where some parameters have no value."""
+"""Parameter values in the model files of other programs, where some may be missing."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ VEV_COMMENT = re.compile(r"^# vev (\w+) = (\w+) (\d+) (\S+)$", re.MULTILINE)
 
 
 def read(text: str) -> Theory:
-    """Read a model file. Missing couplings default to 1, missing vacuum expectation values to 246 GeV.
+    """Read a model file. Missing couplings default to 1 and missing vacuum expectation values to 246 GeV.
 
     Only the fields of a term are read, not its contraction: a theory includes every contraction with one parameter.
     """
@@ -85,7 +85,7 @@ def _field(name: str, entry: str, keys: Mapping[str, str], *, scalar: bool = Fal
         details = values[3 if scalar else 1 :]
         if len(details) != len(keys):
             raise DataError(
-                f"model file: {name} = {entry} has {len(details)} quantum numbers; give one per group ({len(keys)})"
+                f"model file: {name} = {entry} has {len(details)} quantum numbers; list one per group ({len(keys)})"
             )
         numbers = dict(zip(keys, details, strict=True))
     unknown = [key for key in numbers if key not in keys]
@@ -104,7 +104,7 @@ def _label(n: int, entry: str, where: str) -> Label:
     if entry.startswith(("[", "(")):
         label = tuple(integer(value, where) for value in entry[1:-1].split(","))
         if len(label) != n - 1:
-            raise DataError(f"{where} = {entry} is not a Dynkin label of SU{n}; give {n - 1} integers")
+            raise DataError(f"{where} = {entry} is not a Dynkin label of SU{n}; use {n - 1} integers")
         return label
     dimension = integer(entry, where)
     try:
@@ -115,7 +115,7 @@ def _label(n: int, entry: str, where: str) -> Label:
 
 
 def _without_suffixes(fields: Mapping[str, Field]) -> dict[str, Field]:
-    """Remove the suffix R of right-handed fields, and the L that protects left-handed names, unless names collide."""
+    """Strip the suffix R of right-handed fields, and the L that protects left-handed names, unless names collide."""
     short: dict[str, str] = {}
     for name, field in fields.items():
         if field.kind == "right":

@@ -16,7 +16,7 @@ def without_comments(text: str) -> str:
 
 
 def entries(text: str) -> Entries:
-    """Parse the entries ``name: value`` of a file or of the inside of braces; values stay strings."""
+    """Parse the ``name: value`` entries of a file or a brace expression; values stay strings."""
     found: Entries = {}
     for entry in _split(text):
         name, colon, value = _part(entry)
@@ -38,7 +38,7 @@ def block(value: str) -> Entries:
 
 
 def items(value: str) -> list[str]:
-    """Return the items of a list or of braces; a bare value is a single item."""
+    """Return the items of a list or brace expression; a bare value is a single item."""
     text = value.strip()
     if text[:1] in "[{" and text[-1:] in "]}" and text:
         return [part.strip() for part in _split(text[1:-1]) if part.strip()]
@@ -46,7 +46,7 @@ def items(value: str) -> list[str]:
 
 
 def _split(text: str) -> Iterator[str]:
-    """Split at commas and line ends outside brackets."""
+    """Split at commas and line breaks outside brackets."""
     depth, start = 0, 0
     for place, sign in enumerate(text):
         if sign in OPEN:
@@ -76,7 +76,7 @@ def _part(entry: str) -> tuple[str, str, str]:
 
 
 def names(formula: str) -> Iterator[str]:
-    """Yield the names in a formula without indices; factors to the power k are repeated k times."""
+    """Yield the names in a formula, without indices; a factor to the power k is repeated k times."""
     text = re.sub(r"\[[^\]]*\]", " ", formula)
     while match := re.search(r"\(([^()]*)\)\s*\*\*\s*(\d+)", text):
         text = text[: match.start()] + " ".join([match[1]] * int(match[2])) + text[match.end() :]

@@ -59,7 +59,7 @@ def write(theory: Theory, *, name: str = "theory") -> str:
 
 
 def exported_name(field: Field) -> str:
-    """Return the name in a model file: with suffix R if right-handed, or L if a left-handed name ends in R."""
+    """Return the name used in a model file, with suffix R if right-handed, or L if a left-handed name ends in R."""
     if field.kind == "right":
         return field.name + RIGHT
     return field.name + LEFT if re.search(f"{RIGHT}{LEFT}*$", field.name) and field.fermion else field.name
@@ -186,7 +186,7 @@ def _letters(names: Mapping[str, str]) -> Iterator[str]:
 def _vevs(theory: Theory, names: Mapping[str, str]) -> tuple[list[str], list[str]]:
     """Return the vacuum expectation values as lines and comments.
 
-    PyR@TE counts components from 1 for each index. Its basis equals ours only for fundamental representations.
+    PyR@TE counts components from 1 for each index. The bases match only for fundamental representations.
     """
     lines: list[str] = []
     comments: list[str] = []

@@ -13,7 +13,7 @@ from steelyard.domains.theories.physics.breaking import unbroken
 from steelyard.domains.theories.physics.vacuum import UnbrokenGroup, states
 
 ROLES = {"Y": ("B", "hypercharge", "g1"), "L": ("WB", "left", "g2"), "c": ("G", "color", "g3")}
-"""Boson, name and coupling of the Standard Model's gauge groups, as in SARAH's own model."""
+"""Boson, name and coupling of each Standard Model gauge group, as in SARAH's own model file."""
 ALIASES = {"U1": "Y", "SU2": "L", "SU3": "c"}
 QUARKS_AND_LEPTONS = {
     (3, Fraction(2, 3)): "u",
@@ -29,7 +29,7 @@ CHARGES = {2: "pp", 1: "p", 0: "0", -1: "m", -2: "mm"}
 
 @dataclass(frozen=True)
 class Group:
-    """A gauge factor in SARAH; ``expanded`` tells whether its indices are written out."""
+    """A gauge factor in SARAH; if ``expanded``, its indices are written out."""
 
     boson: str
     kind: str
@@ -40,7 +40,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Component:
-    """A component of a field under the broken groups, with electric charge and colour of the field as written."""
+    """A component of a field under the broken groups, with the electric charge and colour of the field as written."""
 
     name: str
     place: tuple[int, ...]
@@ -126,7 +126,7 @@ def _weight(theory: Theory, field: Field, factor: int, place: int) -> Label:
 
 
 def _colour(field: Field, residual: UnbrokenGroup, broken: list[int]) -> Label | None:
-    """Return the label under the colour SU(3) if that is a complete gauge factor."""
+    """Return the label under the colour SU(3) if it is a complete gauge factor."""
     if not residual.colour or residual.blocks[0].factor in broken:
         return None
     return field.labels[residual.blocks[0].factor]

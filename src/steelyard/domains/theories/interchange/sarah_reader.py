@@ -34,7 +34,7 @@ VALUE_COMMENT = re.compile(r"\(\*\s*value\s+(\S+)\s*=\s*(\S+)\s*\*\)")
 
 
 def read(text: str, parameters: str = "") -> Theory:
-    """Read a model file. Missing couplings default to 1, missing vacuum expectation values to 246 GeV."""
+    """Read a model file. Missing couplings default to 1 and missing vacuum expectation values to 246 GeV."""
     return read_with_missing(text, parameters)[0]
 
 
@@ -48,7 +48,7 @@ def read_with_missing(text: str, parameters: str = "") -> tuple[Theory, list[str
     text = re.sub(r"\(\*.*?\*\)", " ", text, flags=re.DOTALL)
     rows = {kind: _rows(text, kind) for kind in ("Gauge", "FermionFields", "ScalarFields")}
     if not rows["Gauge"]:
-        raise DataError("SARAH: Gauge[[1]] is missing; give the main model file, Name.m")
+        raise DataError("SARAH: Gauge[[1]] is missing; pass the main model file, Name.m")
     if short := [row for row in rows["Gauge"] if len(row) < 3]:
         raise DataError(f"SARAH: gauge group {short[0]} is incomplete; it needs a boson, a group and a name")
     sizes = [_size(row[1]) for row in rows["Gauge"]]
@@ -111,7 +111,7 @@ def _field(row: list[str], sizes: list[int], kind: Kind) -> Field:
     name, entry, parts, *numbers = row
     generations = integer(entry, f"SARAH: generations of {name}")
     if len(numbers) < len(sizes):
-        raise DataError(f"SARAH: {name} has {len(numbers)} quantum numbers; give one per group ({len(sizes)})")
+        raise DataError(f"SARAH: {name} has {len(numbers)} quantum numbers; list one per group ({len(sizes)})")
     pairs = list(zip(sizes, numbers, strict=False))
     charges = tuple(fraction(number, f"SARAH: charge of {name}") for n, number in pairs if n == 1)
     labels = tuple(_label(n, number, f"SARAH: representation of {name}") for n, number in pairs if n > 1)
@@ -125,7 +125,7 @@ def _label(n: int, entry: str, where: str) -> Label:
     if entry.startswith("{"):
         label = tuple(integer(value, where) for value in _list(_list(entry)[-1]))
         if len(label) != n - 1:
-            raise DataError(f"{where} = {entry} is not a Dynkin label of SU({n}); give {n - 1} integers")
+            raise DataError(f"{where} = {entry} is not a Dynkin label of SU({n}); use {n - 1} integers")
         return label
     dimension = integer(entry, where)
     try:

@@ -12,7 +12,7 @@ from steelyard.domains.theories.model.theory import Theory
 
 
 def gauge_sector(theory: Theory) -> str:
-    """Return the photon, Z and W mixing if exactly one SU(2) breaks. Other cases have to be written by hand."""
+    """Return the photon, Z and W mixing if exactly one SU(2) is broken. Other cases must be written by hand."""
     factors = groups(theory)
     broken = [group for group in factors if group.expanded]
     if len(broken) != 1 or broken[0].kind != "SU[2]" or not theory.gauge.abelian:

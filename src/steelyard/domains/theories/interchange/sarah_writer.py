@@ -1,7 +1,7 @@
 """Write SARAH model files (Staub 1309.7223).
 
-The conventions are those of SARAH's Standard Model: right-handed fields are conjugated, quantum numbers have the order
-of the gauge groups, and ⟨H⁰⟩ = v/√2. SARAH chooses one contraction per term; other contractions have to be added by
+The conventions are those of SARAH's Standard Model: right-handed fields are conjugated, quantum numbers follow the
+order of the gauge groups, and ⟨H⁰⟩ = v/√2. SARAH chooses one contraction per term; other contractions must be added by
 hand. Components under broken groups are written out for fundamentals and SU(2) triplets.
 """
 
@@ -23,7 +23,7 @@ LETTERS = {"phi2": "m2", "phi3": "kap", "phi4": "lam", "mass": "M", "yukawa": "Y
 def write(theory: Theory, *, name: str = "Theory") -> dict[str, str]:
     """Return the files of a model by name: the model file, ``particles.m`` and ``parameters.m``."""
     if to_symbol(name) in COMPANIONS:
-        raise DataError(f"{name}.m is the name of another file of a SARAH model; choose a different name")
+        raise DataError(f"{name}.m is the name of another file in a SARAH model; choose a different name")
     return {
         f"{to_symbol(name)}.m": _model(theory, to_symbol(name)),
         "particles.m": _particles(theory),
@@ -32,7 +32,7 @@ def write(theory: Theory, *, name: str = "Theory") -> dict[str, str]:
 
 
 def couplings(theory: Theory) -> list[str]:
-    """Return the coupling name of each term: ``Yu`` after the right-handed field if unambiguous, else with a number."""
+    """Return the coupling name of each term: ``Yu``, after the right-handed field, if unambiguous, else numbered."""
     taken = {to_symbol(field.name) for field in theory.fields} | {group.coupling for group in groups(theory)}
     taken |= {part.name for parts in components(theory).values() for part in parts} | set(vev_names(theory))
     preferred = [_coupling(theory, term) for term in theory.terms]

@@ -1,4 +1,4 @@
-"""Limits on the size of theories. They determine the vocabulary and what the grammar accepts."""
+"""Limits on the size of theories, which determine the vocabulary and the theories that the grammar accepts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from steelyard.suggest import nearest_or_all
 
 SMALLEST_GROUP = 2
 ALWAYS_ALLOWED_DIMENSION = 4
-"""Representations up to the adjoint are allowed, and always those up to this dimension."""
+"""Representations up to the adjoint or this dimension, whichever is larger, are allowed."""
 
 
 @dataclass(frozen=True)
@@ -23,29 +23,29 @@ class Limits:
     """Upper limits on the size of a theory, and ranges for its parameters."""
 
     groups: int = 4
-    """Number of factors of the gauge group."""
+    """Maximum number of factors of the gauge group."""
     abelian: int = 2
     """Number of U(1) factors."""
     largest: int = 6
     """Largest n of an SU(n) factor."""
     dimension: int = 35
-    """Dimension of a representation of one factor. The adjoint is also a limit, or 4 for SU(2)."""
+    """Maximum dimension of a representation of one factor; never above that of the adjoint (or 4 for SU(2))."""
     states: int = 48
-    """Number of components of one multiplet."""
+    """Maximum number of components of one multiplet."""
     charge: int = 30
     """Largest absolute U(1) charge, in units of 1/6."""
     vevs: int = 3
-    """Number of scalars with a vacuum expectation value."""
+    """Maximum number of scalars with a vacuum expectation value."""
     components: int = 24
-    """Number of components of a scalar with a vacuum expectation value."""
+    """Maximum number of components of a scalar with a vacuum expectation value."""
     scalars: int = 6
-    """Number of scalars, including those with a vacuum expectation value."""
+    """Maximum number of scalars, including those with a vacuum expectation value."""
     multiplets: int = 15
-    """Number of fermion and scalar multiplets together."""
+    """Maximum total number of fermion and scalar multiplets."""
     generations: int = 6
-    """Generations of one fermion multiplet."""
+    """Maximum number of generations of one fermion multiplet."""
     terms: int = 20
-    """Number of interaction terms."""
+    """Maximum number of interaction terms."""
     vev: tuple[int, int] = (0, 16)
     """Smallest and largest power of ten of a vacuum expectation value in GeV."""
     coupling: tuple[int, int] = (-9, 0)
@@ -66,7 +66,7 @@ class Limits:
                 )
         if not self.abelian and self.largest < SMALLEST_GROUP:
             raise ConfigError(
-                f"theories limits: abelian = 0 and largest = {self.largest} leave no gauge group; set abelian = 1 or "
+                f"theories limits: abelian = 0 and largest = {self.largest} allow no gauge group; set abelian = 1 or "
                 f"largest = {SMALLEST_GROUP}"
             )
 
@@ -81,7 +81,7 @@ SMALLEST = {"groups": 1, "dimension": 1, "states": 1, "components": 1, "multiple
 
 
 def limits_from_options(options: Mapping[str, Any]) -> Limits:
-    """Build limits from the table ``[domain.options.limits]``."""
+    """Build limits from the ``[domain.options.limits]`` table."""
     known = [field.name for field in fields(Limits)]
     unknown = [name for name in options if name not in known]
     if unknown:
@@ -90,7 +90,7 @@ def limits_from_options(options: Mapping[str, Any]) -> Limits:
 
 
 def limit_violations(theory: Theory, limits: Limits) -> Iterator[str]:
-    """Yield a message for each limit that a theory exceeds and for duplicate terms."""
+    """Yield a message for each limit that a theory exceeds, and one if it has duplicate terms."""
     groups = (*(1 for _ in theory.gauge.abelian), *(factor.n for factor in theory.gauge.special))
     counts = {
         "groups": len(groups),
@@ -134,7 +134,7 @@ def labels_within(n: int, most: int) -> tuple[Label, ...]:
 
 
 def _labels(n: int, start: Label, bound: int) -> Iterator[Label]:
-    """Yield all labels with the prefix ``start`` within the bound. The dimension increases with every entry."""
+    """Yield all labels within the bound that begin with ``start``. The dimension increases with every entry."""
     if len(start) == n - 1:
         yield start
         return
@@ -147,5 +147,5 @@ def _labels(n: int, start: Label, bound: int) -> Iterator[Label]:
 def _require_range(name: str, value: Any) -> None:
     if len(value) != 2 or not all(isinstance(power, int) for power in value) or value[0] > value[1]:
         raise ConfigError(
-            f"theories limits: {name} = {list(value)} must be [smallest, largest] power of ten, as integers"
+            f"theories limits: {name} = {list(value)} must be [smallest, largest] powers of ten, as integers"
         )

@@ -22,7 +22,7 @@ CONJUGATED = ("†", "*")
 
 @dataclass(frozen=True, slots=True)
 class FieldSpec:
-    """A field in shorthand, independent of a gauge group."""
+    """A field in shorthand, independent of any gauge group."""
 
     name: str
     kind: Kind
@@ -51,7 +51,7 @@ def theory(
 ) -> Theory:
     """Build a theory from shorthand.
 
-    ``gauge`` lists a name for each U(1) and ``name:n`` for each SU(n). ``vevs`` are (field, component, GeV).
+    ``gauge`` lists a name for each U(1) and ``name:n`` for each SU(n). ``vevs`` holds (field, component, GeV) tuples.
     """
     factors = [part.partition(":") for part in gauge.split()]
     group = GaugeGroup(

@@ -1,7 +1,7 @@
 """Gauge theories as plain data: gauge group, fields, vacuum expectation values and Lagrangian terms.
 
-Kinetic terms and gauge couplings are implied and not stored. The constructors do not check whether a theory makes
-sense; :func:`steelyard.domains.theories.physics.invariance.flaws` does.
+Kinetic terms and gauge couplings are implied and not stored. The constructors do not check whether a theory is
+consistent; :func:`steelyard.domains.theories.physics.invariance.flaws` does.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class QuantumNumbers:
 
     @property
     def is_real(self) -> bool:
-        """Whether the representation equals its conjugate."""
+        """Whether the representation is equivalent to its conjugate."""
         return self == self.conjugate
 
     @property
@@ -89,7 +89,7 @@ class Field:
 class Vev:
     """A vacuum expectation value in GeV: ⟨φ⟩ = value / √2 in one component of a scalar.
 
-    Components number the product of the weight bases of the SU(n) factors; the last factor varies fastest.
+    Components index the product of the weight bases of the SU(n) factors, with the last factor varying fastest.
     """
 
     field: str
@@ -106,7 +106,7 @@ class Leg(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A product of fields times a parameter, in GeV to the power 4 - dimension.
+    """A product of fields times a parameter, which is in units of GeV to the power 4 - dimension.
 
     The Hermitian conjugate is added implicitly if it differs from the term. Fermion legs are left-handed Weyl spinors:
     left-handed fields unconjugated, right-handed fields conjugated. If the legs have several contractions, all of them
@@ -155,7 +155,7 @@ def singlet(gauge: GaugeGroup) -> tuple[Label, ...]:
 def term_kind(theory: Theory, term: Term) -> TermKind | None:
     """Return the kind of a term, or ``None`` if it is not supported.
 
-    Supported are two left-handed spinors with at most one scalar, and two to four scalars.
+    Supported terms have two left-handed spinors and at most one scalar, or two to four scalars.
     """
     fields = [theory.by_name[leg.field] for leg in term.legs]
     spinors = [(field, leg) for field, leg in zip(fields, term.legs, strict=True) if field.fermion]

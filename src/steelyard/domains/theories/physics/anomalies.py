@@ -1,7 +1,7 @@
 """Gauge anomalies with the contribution of each field, in exact arithmetic.
 
 All fermions are treated as left-handed: a right-handed R with charge q counts as R̄ with charge -q. A field has N
-generations, a dimension d, an index T and a cubic anomaly A under each SU(n), and D is the product of all its d.
+generations and, under each SU(n), a dimension d, an index T and a cubic anomaly A; D is the product of its dimensions.
 The conditions are:
 
 - SU(n)³, n ≥ 3:          Σ N A(R) Π d of the others
@@ -31,7 +31,7 @@ WITTEN = "Witten"
 
 @dataclass(frozen=True)
 class Anomaly:
-    """The sum of one anomaly condition. For a Witten condition, ``total`` is the parity, 0 or 1."""
+    """The result of one anomaly condition. For a Witten condition, ``total`` is the parity, 0 or 1."""
 
     total: Fraction
     by_field: dict[str, Fraction]

@@ -18,7 +18,7 @@ from steelyard.domains.theories.physics.vacuum import (
 )
 
 WEAK_N, COLOUR_N = 2, 3
-"""n of the weak SU(2) and of the colour SU(3)."""
+"""The n of the weak SU(2) and the colour SU(3)."""
 TRIPLET = ((1, 0), (-1, 1), (0, -1))
 QUARKS = (Fraction(2, 3), Fraction(-1, 3))
 
@@ -55,7 +55,7 @@ def unbroken(theory: Theory) -> UnbrokenGroup:
 
 
 def broken_forces(theory: Theory) -> tuple[str, ...]:
-    """Return which of electromagnetism and colour the vacuum breaks.
+    """Return the forces that the vacuum breaks: electromagnetism, colour, both or neither.
 
     Only gauge groups with U(1), SU(2) and SU(3) factors have both forces; for other groups the result is empty.
     Electromagnetism is unbroken if an unbroken generator has components in both a U(1) and an SU(2). Such a generator
@@ -113,7 +113,9 @@ def _is_reversed(theory: Theory, residual: UnbrokenGroup, charge: ChargeOperator
 
 
 def _least_charge(theory: Theory, residual: UnbrokenGroup) -> Fraction:
-    """Return the common divisor of the charges of colourless states, or of coloured states if those are neutral."""
+    """Return the common divisor of the charges of colourless states, or of coloured states if all colourless ones are
+    neutral.
+    """
     neutral_values: set[Fraction] = set()
     coloured_values: set[Fraction] = set()
     for field in theory.fields:

@@ -1,7 +1,7 @@
-"""Index contractions of terms, as needed by programs that sum over repeated indices.
+"""Index contractions of terms, for programs that sum over repeated indices.
 
 Fundamental representations are contracted with δ (with an antifundamental) or ε. All other representations use a
-numbered invariant tensor, which the reading program looks up by the fields involved.
+numbered invariant tensor, which the other program looks up by the fields involved.
 """
 
 from __future__ import annotations

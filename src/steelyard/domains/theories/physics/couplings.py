@@ -22,8 +22,8 @@ Legs = tuple[tuple[tuple[Label, ...], bool], ...]
 def term_tensors(theory: Theory, term: Term) -> tuple[Tensor, ...]:
     """Return the independent contractions of a term. Indices are field components, and the largest entry is 1.
 
-    Contractions of identical legs are symmetrised. Contractions that are antisymmetric in two identical fermions, which
-    need several generations, follow at the end.
+    Contractions of identical legs are symmetrised. Contractions that are antisymmetric in two identical fermions come
+    last; they require several generations.
     """
     sizes = tuple(factor.n for factor in theory.gauge.special)
     legs = tuple((theory.by_name[leg.field].labels, leg.conjugate) for leg in term.legs)

@@ -22,7 +22,7 @@ from steelyard.domains.theories.physics.mass_matrices import Array, BasisState
 from steelyard.domains.theories.physics.vacuum import UnbrokenGroup, Weights, root, root_operators, states
 
 ANNIHILATED = 1e-9
-"""Entries of raising operators, which are of order 1, count as 0 below this threshold."""
+"""Entries of raising operators below this threshold count as 0; nonzero entries are of order 1."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +64,7 @@ class HighestWeights(NamedTuple):
         return [self.indices[place] for place in np.flatnonzero(self.part_PT[:, chosen].any(axis=1)).tolist()]
 
     def shares(self, theory: Theory, chosen: Sequence[int], vector_T: Array) -> dict[str, float]:
-        """Return the share of each field in a linear combination of the chosen highest-weight states."""
+        """Return the fraction contributed by each field to a linear combination of the chosen highest-weight states."""
         found: dict[str, float] = defaultdict(float)
         for top, part in zip(chosen, (vector_T**2).tolist(), strict=True):
             found[theory.fields[self.fields[top]].name] += part
@@ -128,7 +128,7 @@ def _highest(
 ) -> Array:
     """Return columns over components that every raising step E_ij annihilates.
 
-    If all weights have multiplicity 1, a step from a dominant weight is non-zero exactly when the target weight exists.
+    If all weights have multiplicity 1, a step from a dominant weight is nonzero exactly when the target weight exists.
     Only weights of higher multiplicity need linear algebra.
     """
     component_weights = states(gauge, labels)

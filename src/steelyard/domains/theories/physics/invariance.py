@@ -41,7 +41,7 @@ def structures(
 ) -> int:
     """Count the independent terms with these legs; 0 means that every such product vanishes.
 
-    Legs with the same number in ``alike`` are identical. ``generations`` lists the generations of each leg.
+    Legs with the same number in ``alike`` are identical. ``generations`` lists the number of generations of each leg.
     """
     sizes = tuple(factor.n for factor in gauge.special)
     return _structures(sizes, tuple(legs), tuple(alike), tuple(generations))
@@ -59,7 +59,7 @@ def term_structures(theory: Theory, term: Term) -> int:
 
 
 def flaws(theory: Theory) -> list[str]:
-    """List everything that is malformed or not gauge-invariant in a theory. Anomalies are not checked."""
+    """List everything in a theory that is malformed or not gauge-invariant. Anomalies are not checked."""
     return [*_field_flaws(theory), *_vev_flaws(theory), *_term_flaws(theory)]
 
 

@@ -1,6 +1,6 @@
 """Mass eigenstates by multiplet. Only multiplets with the same unbroken quantum numbers mix.
 
-A multiplet and its conjugate share one mass matrix, so their masses agree to the last digit.
+A multiplet and its conjugate share one mass matrix, so their masses are exactly equal.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def scalar_eigenstates(theory: Theory, residual: UnbrokenGroup, matrix: MassMatr
         matrix_TT = _matrix_between(weights, matrix_SS, weights)
         gauge_TG = _product(weights.part_PT.T, gauge_SG[weights.indices])
         mixing_TT = np.abs(matrix_TT) + np.abs(gauge_TG) @ np.abs(gauge_TG).T
-        mixing_TT += np.diag(mixing_TT.any(axis=1))  # a block has the same states as rows and columns
+        mixing_TT += np.diag(mixing_TT.any(axis=1))  # gives each block's rows and columns the same states
         sides = dict.fromkeys((key, key.conjugate))
         for block_rows, block_columns in _connected_blocks(mixing_TT):
             if not (block_rows and block_columns):
@@ -97,7 +97,7 @@ def _massless(
 def _without_conjugates(
     weights: Mapping[MultipletKey, HighestWeights],
 ) -> Iterator[tuple[MultipletKey, HighestWeights]]:
-    """Yield the first of each key and its conjugate."""
+    """Yield the first key of each conjugate pair, with its states."""
     seen: set[MultipletKey] = set()
     for key, states in weights.items():
         if key.conjugate not in seen:
@@ -111,7 +111,7 @@ def _matrix_between(rows: HighestWeights, matrix_SS: Array, columns: HighestWeig
 
 
 def _product(one_AB: Array, two_BC: Array) -> Array:
-    """Multiply matrices and set entries that cancel to within rounding to 0."""
+    """Multiply matrices and zero out entries that cancel to within rounding error."""
     product_AC = one_AB @ two_BC
     product_AC[np.abs(product_AC) <= NOISE * (np.abs(one_AB) @ np.abs(two_BC))] = 0.0
     return product_AC
@@ -148,8 +148,8 @@ def _connected_blocks(matrix_RC: Array) -> Iterator[tuple[list[int], list[int]]]
 def _physical_directions(gauge_RG: Array, fields: Sequence[int]) -> Array:
     """Return the directions orthogonal to all Goldstone modes, as columns.
 
-    Fields are processed in order of decreasing vacuum expectation value, so that a small value is not lost to rounding
-    next to a large one.
+    Fields are processed in order of decreasing vacuum expectation value, so that small values are not lost to rounding
+    next to large ones.
     """
     place = np.array(fields)
     eaten_RE = np.zeros((len(fields), 0))

@@ -26,7 +26,7 @@ from steelyard.domains.theories.physics.vacuum import root_operators, states, va
 
 Array = NDArray[np.float64]
 INT64_BITS = 63
-"""Theories with fewer terms use int64 bit masks, others Python integers."""
+"""Theories with fewer terms use int64 bit masks; others use Python integers."""
 NOISE = 1e-14
 """Relative rounding threshold. Squared scalar masses count as 0 below this fraction of the largest one they mix with.
 Sums whose terms cancel to this fraction count as 0 as well.
@@ -95,7 +95,7 @@ def _empty(theory: Theory, size: int) -> tuple[Array, NDArray[Any]]:
 
 
 def _fermion_block(theory: Theory, term: Term, spinors: list[int], tensor: Tensor) -> Array:
-    """Return a term's block of M between its two fermions; half of it if they are identical, as it is added twice."""
+    """Return a term's block of M between its two fermions, halved if they are identical because it is added twice."""
     one, two = (term.legs[i] for i in spinors)
     fields = [theory.by_name[leg.field] for leg in (one, two)]
     mass_RC = np.zeros([component_count(theory, field) for field in fields])
@@ -156,12 +156,12 @@ def scalar_matrix(theory: Theory) -> tuple[MassMatrix, Array]:
 
 
 def _count_vevs(term: Term, values: dict[str, Array]) -> int:
-    """Count the legs with a vacuum expectation value. A term contributes to masses if all but two have one."""
+    """Count the legs with a vacuum expectation value. A term contributes to masses if all legs but two have one."""
     return sum(leg.field in values for leg in term.legs)
 
 
 def _is_ignored(theory: Theory, term: Term, values: dict[str, Array]) -> bool:
-    """Return whether a term is skipped: it is φ†φ of a field with a vacuum expectation value, or it has fermions."""
+    """Return whether to skip a term, because it is φ†φ of a field with a vacuum expectation value or has fermions."""
     if any(theory.by_name[leg.field].fermion for leg in term.legs):
         return True
     return len(term.legs) == 2 and term.legs[0].field in values and term.legs[0] == _conjugate(term.legs[1])

@@ -25,9 +25,9 @@ Nature = Literal["dirac", "majorana", "weyl", "complex", "real"]
 STANDARD_MODEL = {(1, Fraction(-1)), (3, Fraction(2, 3)), (3, Fraction(-1, 3))}
 """Colour and electric charge of the charged Standard Model fermions, each with three generations."""
 EQUAL_MASSES = 1e-6
-"""Masses with a smaller relative difference count as equal."""
+"""Masses whose relative difference is below this value count as equal."""
 MIN_SHARE = 0.01
-"""Minimum share of a field in a state to be listed in its composition."""
+"""Minimum fraction of a state that a field must contribute to be listed in its composition."""
 
 
 class MassMultiplet(NamedTuple):
@@ -55,9 +55,9 @@ class State:
     """Mass in GeV; -√(-m²) for a tachyon."""
     count: int
     fields: tuple[str, ...]
-    """Fields that the state consists of, largest share first."""
+    """Fields that make up the state, largest contribution first."""
     colour: int
-    """Dimension under the unbroken SU(3), or 1 without one."""
+    """Dimension under the unbroken SU(3), or 1 if there is none."""
     terms: tuple[int, ...] = ()
     """Indices of the terms that contribute to the mass."""
     exotic: bool = False
@@ -189,12 +189,12 @@ def _standard_model_kind(state: State) -> tuple[int, Fraction] | None:
 
 
 def _triplet_charge(state: State) -> Fraction:
-    """Return the charge of the colour triplet among particle and antiparticle."""
+    """Return the charge of the particle or antiparticle, whichever is the colour triplet."""
     return state.charge if state.labels[0] == (1, 0) else -state.charge
 
 
 def _multiplets(eigenstates: Iterable[MassEigenstate]) -> Iterator[MassMultiplet]:
-    """Group mass eigenstates of equal quantum numbers and mass."""
+    """Group mass eigenstates with equal quantum numbers and masses."""
     by_key: dict[MultipletKey, list[MassEigenstate]] = defaultdict(list)
     for eigenstate in eigenstates:
         by_key[eigenstate.key].append(eigenstate)

@@ -19,11 +19,11 @@ Array = NDArray[np.float64]
 ROUNDING = 1e-14
 """Assumed relative error of an entry. Differences within the error count as 0."""
 COMPARABLE = 1e-3
-"""Singular values within this factor of the largest are precise enough from LAPACK."""
+"""LAPACK computes singular values within this factor of the largest precisely enough."""
 SMALLEST = 1e-140
 """Singular values below this fraction of the largest count as 0, so that squares do not underflow."""
 ORTHOGONAL = 1e-14
-"""Vectors count as orthogonal if the cosine of their angle is smaller."""
+"""Vectors count as orthogonal if the cosine of the angle between them is below this value."""
 SWEEPS = 40
 """Maximum number of Jacobi sweeps. Convergence is quadratic and takes about six."""
 

@@ -34,7 +34,7 @@ class TermRow:
 
     kind: TermKind | None
     number: int
-    """Number among the terms of this kind, counted from 1; 0 if it is the only one."""
+    """Position among the terms of this kind, counting from 1; 0 if it is the only one."""
     legs: tuple[Leg, ...]
     parameter: float
     with_conjugate: bool
@@ -90,7 +90,7 @@ def representations_of(state: State) -> tuple[Representation, ...]:
 
 
 def mass_parts(mass: float) -> tuple[str, int, str]:
-    """Split a mass in GeV into digits, power of ten (0 if not written) and unit."""
+    """Split a mass in GeV into digits, power of ten (0 if omitted) and unit."""
     if mass == 0:
         return "0", 0, ""
     size = abs(mass)

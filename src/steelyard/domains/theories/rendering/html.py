@@ -35,7 +35,7 @@ def full_page(body: str, *, title: str) -> str:
 
 
 def section(theory: Theory, *, title: str = "") -> str:
-    """Return the section of one theory."""
+    """Return the HTML section for one theory."""
     sheet = data_sheet(theory)
     blocks = [
         f"<h1>{escape(title)}</h1>" if title else "",

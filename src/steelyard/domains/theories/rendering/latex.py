@@ -1,4 +1,4 @@
-"""Render a theory as LaTeX: a complete document or its parts. It needs the packages amsmath and booktabs."""
+"""Render a theory as LaTeX: a complete document or its parts. The output requires the amsmath and booktabs packages."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def document(theory: Theory, *, title: str = "") -> str:
 
 
 def body(theory: Theory, *, title: str = "") -> str:
-    """Return fields, Lagrangian, anomalies and spectrum, without the document around them."""
+    """Return the fields, Lagrangian, anomalies and spectrum, without the surrounding document."""
     sheet = data_sheet(theory)
     parts = [
         rf"\section*{{{escaped(title)}}}" if title else "",
@@ -108,7 +108,7 @@ def states(sheet: DataSheet) -> str:
 
 
 def escaped(text: str) -> str:
-    """Escape the special characters of LaTeX."""
+    """Escape LaTeX special characters."""
     return text.translate(SPECIAL)
 
 

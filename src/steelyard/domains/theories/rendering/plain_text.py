@@ -1,4 +1,4 @@
-"""Render a theory as text for a terminal."""
+"""Render a theory as plain text for the terminal."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ GAP = "  "
 
 
 def text(theory: Theory, *, title: str = "") -> str:
-    """Return fields, Lagrangian, anomalies and spectrum as text."""
+    """Return the fields, Lagrangian, anomalies and spectrum as text."""
     sheet = data_sheet(theory)
     blocks = [
         _head(sheet, title),
@@ -102,7 +102,7 @@ def columns(rows: Sequence[Sequence[str]]) -> str:
 
 
 def width(cell: str) -> int:
-    """Return the width of a text in a terminal."""
+    """Return the width of a string in a terminal."""
     return sum(not unicodedata.combining(letter) for letter in cell)
 
 

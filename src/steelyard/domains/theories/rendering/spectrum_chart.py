@@ -16,12 +16,12 @@ COLUMN_WIDTH, PLOT_HEIGHT = 92.0, 420.0
 LEFT, TOP, BOTTOM = 64.0, 52.0, 88.0
 BAR_WIDTH = 58.0
 LABEL_DISTANCE = 11.0
-"""Minimum vertical distance of labels in pixels."""
+"""Minimum vertical distance between labels, in pixels."""
 COLOURS = {"fermion": "#0067a3", "scalar": "#007a59", "exotic": "#c44900"}
 """Colours that colour-blind readers can distinguish. Bars of exotic states are also thicker."""
 LIMIT = 99.0
 LETTER_WIDTH, LINE_HEIGHT = 7.4, 18.0
-"""Letter width and line height of a title in pixels."""
+"""Character width and line height of a title, in pixels."""
 MASSLESS = "massless"
 
 
@@ -31,7 +31,7 @@ def svg(spectrum: Spectrum, *, title: str = "", limit: float = LIMIT) -> str:
 
 
 def side_by_side(spectrum: Sequence[tuple[str, Spectrum]], *, scale: float = 1.0, title: str = "") -> str:
-    """Return several spectra with their titles in one chart, four per row.
+    """Return one chart with several titled spectra, four per row.
 
     The lines of ``title`` after the first are set in small print.
     """
@@ -82,7 +82,7 @@ def _height(lines: int) -> float:
 
 
 def _picture(spectrum: Spectrum, title: Sequence[str], limit: float) -> str:
-    """Return the chart of one spectrum with its title lines above."""
+    """Return the chart of one spectrum, with its title lines above it."""
     sectors = sorted({_sector(state) for state in spectrum.states}, key=lambda s: (s[1], -abs(s[0]), s[0]))
     axis = _Axis([abs(state.mass) for state in spectrum.states if state.mass] + [limit])
     width, height = _width(spectrum), _height(len(title))

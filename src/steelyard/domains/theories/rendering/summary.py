@@ -26,7 +26,7 @@ from steelyard.errors import DataError
 COLUMNS = ("gauge group", "fields", "terms", "count", "fermions | scalars", "novelty")
 THEORY_START = re.compile(rf"(?=(?<!\S){GAUGE}(?!\S))")
 MAX_SECTIONS = 40
-"""Number of theories that the page shows in full."""
+"""Number of theories shown in full on the page."""
 
 
 def summarise(artifacts: Sequence[Artifact], read: Callable[[str], Theory], *, title: str = "") -> Summary:
@@ -68,7 +68,7 @@ def _reason(artifacts: Sequence[Artifact], read: Callable[[str], Theory]) -> str
             read(artifact.text)
         except DataError as error:
             return f"{artifact.title}: no readable theory: {error}"
-    return "the files are empty; give at least one theory"
+    return "the files are empty; pass at least one theory"
 
 
 def _consistent(theory: Theory) -> bool:

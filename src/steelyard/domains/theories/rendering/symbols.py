@@ -20,7 +20,7 @@ COUPLINGS = {
     "mass": ("M", "M"),
     "yukawa": ("y", "y"),
 }
-"""Symbol of the parameter of each kind of term, as text and LaTeX."""
+"""Parameter symbol for each kind of term, as text and LaTeX."""
 NATURES = {"dirac": "Dirac", "majorana": "Majorana", "weyl": "Weyl", "complex": "complex", "real": "real"}
 
 
@@ -39,7 +39,7 @@ def factor_latex(factor: tuple[str, str]) -> str:
 
 
 def factors(gauge: GaugeGroup) -> list[tuple[str, str]]:
-    """Return each factor with its name, without a redundant prefix: ``SU2`` is empty and ``SU2a`` becomes ``a``."""
+    """Return each factor with its name, minus any redundant prefix: ``SU2`` is empty and ``SU2a`` becomes ``a``."""
     found = [("U(1)", name.removeprefix("U1")) for name in gauge.abelian]
     return found + [(f"SU({n})", name.removeprefix(f"SU{n}")) for name, n in gauge.special]
 

@@ -1,7 +1,7 @@
 """Parts of the reward, each a function of :class:`~steelyard.domains.theories.reward.success.Findings`.
 
 Parts are at most 0 unless documented otherwise. The parts in ``EXTRA`` are optional. Custom parts have the same
-signature and are named by import path.
+signature and are specified by import path.
 """
 
 from __future__ import annotations
@@ -19,15 +19,16 @@ from steelyard.domains.theories.reward.success import LIGHT, Findings
 RewardPart = Callable[[Findings], float]
 
 LIGHTEST = 1e-3
-"""Minimum mass in GeV. Lighter and massless states count as this heavy, so that the logarithm is finite."""
+"""Minimum mass in GeV. Lighter and massless states are treated as having this mass, so that the logarithm stays finite.
+"""
 EXACT = 5.0
-"""Bonus of an anomaly condition that holds exactly."""
+"""Bonus for each anomaly condition that holds exactly."""
 UNIFIED = Fraction(3, 8)
 """sin²θ_W at unification, from 5̄ + 10 of SU(5)."""
 
 
 def anomalies(findings: Findings) -> float:
-    """Return (mean over conditions of [5·1(a = 0) - ln(1 + |a|)] - 5) / 2, or 0 without conditions."""
+    """Return (mean over conditions of [5·1(a = 0) - ln(1 + |a|)] - 5) / 2, or 0 if there are no conditions."""
     return (
         sum(_shortfall(float(one.total)) for one in findings.anomalies.values()) / max(len(findings.anomalies), 1) / 2
     )
@@ -41,7 +42,7 @@ def published_anomalies(findings: Findings) -> float:
 def exotics(findings: Findings) -> float:
     """Return -c / (1 + c) with c = (1/20) Σ |log10 m - log10 99| over exotic states lighter than 99 GeV.
 
-    If electromagnetism or colour is broken, return -1, which is below any number of exotic states.
+    If electromagnetism or colour is broken, return -1, which is lower than the score for any number of exotic states.
     """
     if findings.broken_forces:
         return -1.0
@@ -52,12 +53,12 @@ def exotics(findings: Findings) -> float:
 
 
 def chirality(findings: Findings) -> float:
-    """Return minus the fraction of gauge factors that act on no chiral multiplet."""
+    """Return minus the fraction of gauge factors that do not act on any chiral multiplet."""
     return -len(findings.vector_like_groups) / len(findings.theory.gauge.names)
 
 
 def length(findings: Findings, max_words: int) -> float:
-    """Return -20 (ℓ - max_words)/212 for a text of ℓ > ``max_words`` words, else 0."""
+    """Return -20 (ℓ - max_words)/212 for a theory text of ℓ > ``max_words`` words, else 0."""
     return 0.0 - 20.0 * max(findings.length - max_words, 0) / 212
 
 
@@ -69,7 +70,7 @@ def parameters(findings: Findings, max_parameters: int) -> float:
 def standard_model(findings: Findings) -> float:
     """Return the fraction of the Standard Model's charged fermions that are present, from 0 to 1.
 
-    All three generations count. Without an unbroken SU(3) × U(1) the fraction is 0.
+    All three generations count. Without an unbroken SU(3) × U(1), the fraction is 0.
     """
     residual = findings.spectrum.unbroken
     if not residual.colour or not residual.charges:
@@ -124,7 +125,7 @@ EXTRA: dict[str, RewardPart] = {
 
 
 def _shortfall(value: float) -> float:
-    """Return the score of an anomaly sum relative to an exact cancellation."""
+    """Return the score of an anomaly sum relative to exact cancellation."""
     return -(EXACT + math.log1p(abs(value))) if value else 0.0
 
 

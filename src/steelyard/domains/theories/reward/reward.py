@@ -2,16 +2,16 @@
 
 - ``anomalies``: a bonus for each condition that holds exactly, minus the logarithm of its violation
 - ``chirality``: a penalty for gauge factors without chiral multiplets
-- ``exotics``: a penalty for light charged or coloured states beyond the Standard Model, larger for lighter states.
-  Broken electromagnetism or colour gets the largest penalty
+- ``exotics``: a penalty for light charged or coloured states beyond the Standard Model, larger for lighter states;
+  broken electromagnetism or colour gets the largest penalty
 - ``length``, ``parameters``: penalties for too many words or free parameters
 - ``success``: 1 if the theory meets the success criterion
-- ``variety``, if it has a weight: a bonus for successes that are rare in their group, at most 1
+- ``variety``, if its weight is set: a bonus of at most 1 for successes that are rare in their group
 - optional parts in ``extra``: ``standard_model``, ``massless``, ``weak_angle``, ``proton``, or a custom function by
   import path
 
 reward = bounded(Σ weight · part): the sum itself if it is at least 0, otherwise a value above -5. A rejected text gets
--5, so every theory scores higher. ``preset = "published"`` is the reward of the published prototype with corrections:
+-5, so every theory scores higher. ``preset = "published"`` is a corrected version of the published prototype's reward:
 all anomaly conditions, no surplus factors, bounded exotics and a bounded sum.
 """
 
@@ -64,7 +64,9 @@ def _require_numbers(where: str, values: Mapping[str, Any], *, least: float = -m
 
 @dataclass(frozen=True)
 class Weights:
-    """Weights of the parts. Chirality outweighs anomalies, because theories without chiral fermions have none."""
+    """Weights of the parts. Chirality outweighs anomalies because theories without chiral fermions are trivially
+    anomaly-free.
+    """
 
     anomalies: float = 1.0
     chirality: float = 4.0
@@ -88,14 +90,14 @@ class TheoryReward:
     extra: Mapping[str, float] = field(default_factory=dict[str, float])
     """Weights of optional parts, by name or import path."""
     max_words: int = 300
-    """Number of words without a length penalty."""
+    """Number of words above which the length penalty applies."""
     max_parameters: int = 10
-    """Number of free parameters without a penalty."""
+    """Number of free parameters above which the penalty applies."""
     variety: float = 0.0
-    """Weight of the variety bonus, see :class:`~steelyard.domains.theories.reward.variety.VarietyScorer`."""
+    """Weight of the variety bonus; see :class:`~steelyard.domains.theories.reward.variety.VarietyScorer`."""
     vector_like: bool = False
-    """Whether vector-like pairs make theories different for the variety bonus. Extensions of the Standard Model often
-    differ only in such pairs.
+    """Whether the variety bonus treats theories that differ only in vector-like pairs as different. Extensions of the
+    Standard Model often differ only in such pairs.
     """
 
     def __post_init__(self) -> None:
@@ -134,7 +136,7 @@ PRESETS = {"": Weights(), "published": Weights(chirality=0.0, success=0.0)}
 
 
 def reward_from_options(options: Mapping[str, Any]) -> TheoryReward:
-    """Build a reward from the table ``[domain.options.reward]`` with its subtables ``weights`` and ``extra``."""
+    """Build a reward from the ``[domain.options.reward]`` table and its ``weights`` and ``extra`` subtables."""
     plain = dict(options)
     if "weights" in plain:
         plain["weights"] = Weights(**_require_known(Weights, plain["weights"], "weights"))
@@ -143,7 +145,7 @@ def reward_from_options(options: Mapping[str, Any]) -> TheoryReward:
 
 @dataclass(frozen=True)
 class TheoryScorer:
-    """The scoring function of the verifier: parses a text, checks it and computes its reward."""
+    """The verifier's scoring function: parses a theory text, checks it and computes its reward."""
 
     limits: Limits = field(default_factory=Limits)
     reward: TheoryReward = field(default_factory=TheoryReward)
@@ -155,7 +157,7 @@ class TheoryScorer:
         return Verdict.scored(self.reward.total(values), success=values["success"] == 1.0, parts=values)
 
     def verifier(self) -> FunctionVerifier:
-        """Return the verifier. Its version includes all settings, because they affect verdicts."""
+        """Return the verifier, whose version includes all settings because they affect verdicts."""
         varied = self.reward.variety > 0
         return FunctionVerifier(
             VarietyScorer(self, self.reward.variety, self.reward.vector_like) if varied else self,
@@ -168,7 +170,7 @@ class TheoryScorer:
 
 
 def admitted(task: Task, text: str, limits: Limits) -> Theory:
-    """Parse a text for a task. Raises ``Invalid`` with the reason if the grammar would not accept it."""
+    """Parse the theory text for a task; raise ``Invalid`` with the reason if the grammar would not accept it."""
     words, given = text.split(), str(task.spec.get("given") or "").split()
     terms = str(task.spec.get("terms") or "").split()
     if words[: len(given)] != given:
@@ -196,7 +198,7 @@ def _extra_part(name: str) -> RewardPart:
         return EXTRA[name]
     if ":" not in name:
         raise ConfigError(
-            f"theories reward: extra has an unknown part {name!r}; choose from {', '.join(EXTRA)}, or give an import "
+            f"theories reward: extra has an unknown part {name!r}; choose from {', '.join(EXTRA)}, or use an import "
             "path such as my_module:my_part"
         )
     return load_function(name)
@@ -204,7 +206,7 @@ def _extra_part(name: str) -> RewardPart:
 
 def _require_table(where: str, given: Any) -> Mapping[str, Any]:
     if not isinstance(given, Mapping):
-        raise ConfigError(f"theories reward: {where} = {given!r} must be a table of names and numbers")
+        raise ConfigError(f"theories reward: {where} = {given!r} must be a table that maps names to numbers")
     return cast("Mapping[str, Any]", given)
 
 

@@ -1,11 +1,11 @@
 """Properties of a theory that determine its reward, and the success criterion.
 
-Theories without fermions, or with vector-like pairs only, have no anomalies. A success must therefore be chiral: each
+Theories without fermions, or with only vector-like pairs, have no anomalies. A success must therefore be chiral: each
 gauge factor acts on a multiplet that has no gauge-invariant mass term.
 
 Light charged or coloured states would have been observed, so a success must not have any. A vacuum that breaks
-electromagnetism or colour leaves no such states. For gauge groups with the Standard Model's factors, a success must
-therefore leave both unbroken.
+electromagnetism or colour leaves no charged or coloured states. For gauge groups with the Standard Model's factors, a
+success must therefore leave both unbroken.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Findings:
 
     theory: Theory
     length: int
-    """Number of words of the text."""
+    """Number of words in the text."""
 
     @cached_property
     def anomalies(self) -> dict[str, Anomaly]:
@@ -41,7 +41,7 @@ class Findings:
 
     @cached_property
     def vector_like_groups(self) -> tuple[str, ...]:
-        """Names of the gauge factors that act on no chiral multiplet."""
+        """Names of the gauge factors that do not act on any chiral multiplet."""
         acting = {name for left_handed in self.chiral for name in groups_acting_on(self.theory, left_handed)}
         return tuple(name for name in self.theory.gauge.names if name not in acting)
 

@@ -1,10 +1,10 @@
 """A variety bonus: successes that are rare within their group score higher.
 
-Without it, a policy that finds one consistent theory keeps writing that theory. Each success gains ``weight`` ·
-(1/m + 1/n) / 2, where m successes of its group have the same fermions and n are the same theory. Theories are compared
-by canonical form, and vector-like pairs are ignored unless ``vector_like`` is set. Fermions count separately, because
-otherwise scalars without any effect would be the cheapest way to differ. Fermions alone would leave few distinct
-successes.
+Without it, a policy that finds one consistent theory keeps writing that theory. Each success gains ``weight`` · (1/m +
+1/n) / 2, where m is the number of successes in its group with the same fermions and n is the number that are the same
+theory. Theories are compared by canonical form, and vector-like pairs are ignored unless ``vector_like`` is set.
+Fermions count separately because otherwise adding scalars that have no effect would be the cheapest way to differ.
+Comparing only fermions would leave few distinct successes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from steelyard.types import Task, Verdict
 
 @dataclass(frozen=True)
 class VarietyScorer:
-    """Scores a group with ``score`` and adds a part ``variety``: (1/m + 1/n) / 2 for successes, 0 for others."""
+    """Scores a group with ``score`` and adds a ``variety`` part: (1/m + 1/n) / 2 for successes, 0 otherwise."""
 
     score: Callable[[Task, str], Verdict]
     weight: float
