@@ -53,7 +53,7 @@ def tasks(split: str, count: int) -> list[Task]:
 
 
 def check(task: Task, text: str) -> Verdict:
-    """Award a quarter for JSON, a quarter for the schema and the rest for the fraction of correct values."""
+    """Award a quarter of the reward for valid JSON, a quarter for the schema, and the rest for correct values."""
     try:
         answer = json.loads(text)
     except json.JSONDecodeError:

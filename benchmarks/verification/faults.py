@@ -49,7 +49,7 @@ def measure(quick: bool, progress: Progress) -> Result:
 
 
 def in_processes(count: int, progress: Progress, rows: list[dict[str, Cell]]) -> list[Figure]:
-    """Check the causes, and the processes and memory before, during and after the run."""
+    """Check the reported failure causes; compare processes and memory before, during and after the run."""
     pool = ProcessPool(as_verifier(misbehaving.misbehave), workers=WORKERS, limits=LIMITS)
     try:
         verify_texts(pool, [FINE] * WAVE)

@@ -78,7 +78,7 @@ def open_checkpoint(path: Path) -> Checkpoint:
         return _open(path)
     except DamagedCheckpoint as error:
         raise CheckpointError(
-            f"the checkpoint {path} is damaged: {error}; use another checkpoint of the run"
+            f"the checkpoint {path} is damaged: {error}; use another checkpoint from this run"
         ) from error
 
 

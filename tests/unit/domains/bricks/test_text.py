@@ -1,4 +1,4 @@
-"""The text format: parsing, skipped lines and flaws."""
+"""The text format: parsing, skipped lines and reported errors."""
 
 from __future__ import annotations
 
