@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 from steelyard.environments.base import (
     Answer,
@@ -17,13 +17,9 @@ from steelyard.environments.base import (
     Turns,
     name_of,
 )
-from steelyard.types import Message, Reply, SampleKey, Task, Verdict
+from steelyard.types import Reply, SampleKey, Task, Verdict
 from steelyard.verification.base import Cause, Item, Verifier
-from steelyard.verification.returns import BadReturn, as_number, verdict_of
-
-LONGEST_REPLY = 1_000_000
-"""Characters of a reply; a longer one is a failure of the environment."""
-REPLY_ROLES = ("user", "tool", "system")
+from steelyard.verification.returns import BadReturn, as_number, checked_reply, verdict_of
 
 
 @dataclass(slots=True)
@@ -62,7 +58,7 @@ class EnvironmentVerifier(Verifier):
         turns = sample.messages
         try:
             if not turns:
-                return Verdict.continues(as_reply(self.environment.start(task)))
+                return Verdict.continues(checked_reply(self.environment.start(task)))
             if isinstance(self.environment, SessionEnvironment):
                 answer = self._session_answer(self.environment, item, turns)
             elif sample.finish == "stop":
@@ -75,7 +71,7 @@ class EnvironmentVerifier(Verifier):
             return verdict_of(answer, sample.text, floor=self.floor, success_at=self.environment.success_at)
         if sample.finish != "stop":
             raise BadReturn(f"{self.name}: cut_off returned a reply; it must return a verdict, a number or a bool")
-        return Verdict.continues(as_reply(answer))
+        return Verdict.continues(checked_reply(answer))
 
     # --- sessions ------------------------------------------------------------------------------------------------
 
@@ -95,7 +91,7 @@ class EnvironmentVerifier(Verifier):
             _close(opened.session)
             raise
         if is_reply(answer):
-            opened.turns = (*turns, *as_reply(answer).messages)
+            opened.turns = (*turns, *checked_reply(answer).messages)
             self._keep(key, opened)
         else:
             _close(opened.session)
@@ -109,7 +105,7 @@ class EnvironmentVerifier(Verifier):
             while len(seen) < len(turns):
                 written = turns[len(seen)]
                 answer = session.reply(written["content"])
-                replied = as_reply(answer).messages if is_reply(answer) else ()
+                replied = checked_reply(answer).messages if is_reply(answer) else ()
                 seen = (*seen, written, *replied)
                 if not replied or turns[: len(seen)] != seen:
                     raise NotReproducibleError(
@@ -137,32 +133,6 @@ def sample_seed(seed: int, key: SampleKey) -> int:
 def is_reply(answer: object) -> bool:
     """Return whether the answer continues the episode."""
     return isinstance(answer, Reply | str) or (isinstance(answer, list | tuple) and as_number(answer) is None)
-
-
-def as_reply(answer: object) -> Reply:
-    """Return a text, messages or a reply as a reply of plain data; raise :class:`BadReturn` if it is not one."""
-    if isinstance(answer, str):
-        answer = Reply.text(answer)
-    reply = answer if isinstance(answer, Reply) else Reply(tuple(cast("Sequence[Message]", answer)))
-    reward = None if reply.reward is None else as_number(reply.reward)
-    if reply.reward is not None and (reward is None or reward != reward or abs(reward) == float("inf")):
-        raise BadReturn(f"the reply's reward is {reply.reward!r}; it must be a finite number")
-    messages = tuple(_message(message) for message in reply.messages)
-    return Reply(messages, None if reward is None else float(reward), dict(reply.spec))
-
-
-def _message(raw: object) -> Message:
-    if not isinstance(raw, Mapping) or not {"role", "content"} <= set(cast("Mapping[str, Any]", raw)):
-        raise BadReturn(f"a reply consists of messages with role and content, got {raw!r:.200}")
-    message = cast("Mapping[str, Any]", raw)
-    role, content = str(message["role"]), str(message["content"])
-    if role not in REPLY_ROLES:
-        raise BadReturn(
-            f"role {role!r} of a reply must be one of {', '.join(REPLY_ROLES)}; only the policy is assistant"
-        )
-    if len(content) > LONGEST_REPLY:
-        raise BadReturn(f"a reply of {len(content)} characters; at most {LONGEST_REPLY} are accepted")
-    return {"role": role, "content": content.encode("utf-8", "replace").decode("utf-8")}
 
 
 def _close(session: Session) -> None:

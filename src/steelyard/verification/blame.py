@@ -13,8 +13,9 @@ from steelyard.verification.base import Cause, Outcome
 Failures = tuple[Verdict, ...]
 """The failed verdicts of an item, one per try."""
 
-RETRYABLE = frozenset(Cause) - {Cause.NO_SCORE}
-"""Causes that are retried. A verifier that declines to score, or names a cause of its own, is not retried."""
+RETRYABLE = frozenset(Cause) - {Cause.NO_SCORE, Cause.NOT_REPRODUCIBLE}
+"""Causes that are retried. A verifier that declines to score, names a cause of its own, or contradicts its earlier
+replies is not retried."""
 ATTRIBUTABLE_TO_SAMPLE = RETRYABLE - {Cause.LOST_WORKER}
 """Causes that are attributed to the sample if they recur."""
 

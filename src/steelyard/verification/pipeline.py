@@ -88,7 +88,7 @@ class Pipeline(Pool):
         return False
 
     def _returned(self, number: int, key: SampleKey, verdict: Verdict) -> tuple[SampleKey, Verdict]:
-        """Show the verdict of stage ``number`` to all earlier stages, the nearest first."""
-        for stage in reversed(self.stages[:number]):
+        """Show the verdict of stage ``number`` to all earlier stages, the nearest first, unless it is a reply."""
+        for stage in reversed(self.stages[:number]) if verdict.status != "continues" else ():
             stage.observe(key, verdict)
         return key, verdict

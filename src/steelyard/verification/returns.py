@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from steelyard.errors import Invalid
 from steelyard.text import bounded, one_line, shown
-from steelyard.types import Verdict
+from steelyard.types import Message, Reply, Verdict
 from steelyard.verification.base import Cause
 
 NO_CAUSE = "no cause given"
@@ -20,6 +20,12 @@ NO_CAUSE = "no cause given"
 
 MAX_NAME_CHARACTERS = 100
 """Maximum length of causes, details and names of reward parts. They become metric names."""
+
+
+MAX_REPLY_CHARACTERS = 1_000_000
+"""Characters accepted in one message of a reply."""
+REPLY_ROLES = ("user", "tool", "system")
+"""Roles of a reply; only the policy is the assistant."""
 
 
 class BadReturn(Exception):  # noqa: N818 - becomes a verdict, is never shown as an error
@@ -67,6 +73,8 @@ def checked_verdict(verdict: Verdict, text: str, floor: float | None) -> Verdict
             reward=_finite(verdict.reward, "reward"),
             parts={name(part): _finite(value, f"part {shown(part, 100)}") for part, value in verdict.parts.items()},
             steps=_checked_steps(verdict.steps, len(text)),
+            turn_rewards=_checked_rewards(verdict.turn_rewards),
+            reply=None if verdict.reply is None else checked_reply(verdict.reply),
         )
     except BadReturn as fault:
         return Verdict.unscored(Cause.BAD_RETURN, str(fault))
@@ -89,9 +97,36 @@ def read_verdict(data: object, text: str) -> Verdict:
             reward=_finite(verdict.reward, "reward"),
             parts={name(part): _finite(value, f"part {shown(part, 100)}") for part, value in verdict.parts.items()},
             steps=_checked_steps(verdict.steps, len(text)),
+            turn_rewards=_checked_rewards(verdict.turn_rewards),
+            reply=None if verdict.reply is None else checked_reply(verdict.reply),
         )
     except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
         raise BadReturn(f"invalid verdict ({type(error).__name__}: {error})") from None
+
+
+def checked_reply(raw: object) -> Reply:
+    """Convert a reply, a text or chat messages to a reply of plain data. Raises :class:`BadReturn` if it is none."""
+    if isinstance(raw, str):
+        raw = Reply.text(raw)
+    reply = raw if isinstance(raw, Reply) else Reply(tuple(cast("Sequence[Message]", raw)))
+    reward = None if reply.reward is None else _finite(reply.reward, "reply reward")
+    return Reply(tuple(_checked_message(message) for message in reply.messages), reward, dict(reply.spec))
+
+
+def _checked_message(raw: object) -> Message:
+    message = cast("Mapping[str, Any]", raw)
+    if not isinstance(raw, Mapping) or not {"role", "content"} <= set(message):
+        raise BadReturn(f"a reply consists of messages with role and content, got {_shown(raw)}")
+    role, content = str(message["role"]), str(message["content"])
+    if role not in REPLY_ROLES:
+        raise BadReturn(f"the role of a reply must be one of {', '.join(REPLY_ROLES)}, got {shown(role, 100)}")
+    if len(content) > MAX_REPLY_CHARACTERS:
+        raise BadReturn(f"a reply has {len(content)} characters; at most {MAX_REPLY_CHARACTERS} are accepted")
+    return {"role": role, "content": content.encode("utf-8", "replace").decode("utf-8")}
+
+
+def _checked_rewards(rewards: Iterable[object]) -> tuple[float, ...]:
+    return tuple(_finite(reward, "turn reward") for reward in rewards)
 
 
 def name(raw: object) -> str:

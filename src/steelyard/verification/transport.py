@@ -80,6 +80,7 @@ def without_decisions(item: Item) -> Item:
         full.finish,
         NO_DECISIONS,
         policy_version=full.policy_version,
+        turns=full.turns,
     )
     return Item(item.task, sample, item.group_size)
 
