@@ -20,7 +20,7 @@ from benchmarks.constraints.constrained_policies import (
     sharpen,
     without_supports,
 )
-from benchmarks.correctness.parity import TEXT_PROMPTS, log_prob_gaps
+from benchmarks.correctness.parity import TEXT_PROMPTS, gap_columns, log_prob_gaps
 from benchmarks.framework.result import Cell, Figure, Result
 from steelyard.types import CutRule, Sample
 
@@ -71,21 +71,13 @@ def _row(model: str, name: str, rule: CutRule, trainer: Any, details: list[dict[
     """Return the gaps with stored and with recomputed supports; the table also lists them without supports."""
     count = 8 if model == "characters" else 2
     stored = draw(trainer, rule, count, "stored")
-    replayed = with_recomputed_supports(trainer, draw(trainer, rule, count, "recomputed"))
-    gap_N, again_N = log_prob_gaps(trainer, stored), log_prob_gaps(trainer, replayed)
-    lengths = [len(sample.completion_ids) for sample in stored]
+    recomputed = with_recomputed_supports(trainer, draw(trainer, rule, count, "recomputed"))
+    gap_N, again_N = log_prob_gaps(trainer, stored), log_prob_gaps(trainer, recomputed)
     details.append(
         {
             "model": model,
             "constraint": name,
-            "temperature": rule.temperature,
-            "top-k": rule.top_k,
-            "top-p": rule.top_p,
-            "min-p": rule.min_p,
-            "lengths": f"{min(lengths)}–{max(lengths)}",
-            "decisions": len(gap_N),
-            "mean |Δ|": float(gap_N.mean()),
-            "max |Δ|": float(gap_N.max()),
+            **gap_columns(rule, stored, gap_N),
             "max |Δ|, recomputed supports": float(again_N.max()),
             "max |Δ|, without supports": float(
                 log_prob_gaps(trainer, [without_supports(sample) for sample in stored]).max()

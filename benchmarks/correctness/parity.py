@@ -98,22 +98,24 @@ def _row(
 ) -> np.ndarray:
     samples = draw(trainer, rule, count)
     gap_N = log_prob_gaps(trainer, samples)
-    lengths = [len(sample.completion_ids) for sample in samples]
-    details.append(
-        {
-            "model": model,
-            "temperature": rule.temperature,
-            "top-k": rule.top_k,
-            "top-p": rule.top_p,
-            "min-p": rule.min_p,
-            "lengths": f"{min(lengths)}–{max(lengths)}",
-            "decisions": len(gap_N),
-            "mean |Δ|": float(gap_N.mean()),
-            "max |Δ|": float(gap_N.max()),
-        }
-    )
+    details.append({"model": model, **gap_columns(rule, samples, gap_N)})
     progress.advance(task)
     return gap_N
+
+
+def gap_columns(rule: CutRule, samples: Sequence[Sample], gap_N: np.ndarray) -> dict[str, Cell]:
+    """Return the table columns for the log-prob gaps of samples drawn with one cut rule."""
+    lengths = [len(sample.completion_ids) for sample in samples]
+    return {
+        "temperature": rule.temperature,
+        "top-k": rule.top_k,
+        "top-p": rule.top_p,
+        "min-p": rule.min_p,
+        "lengths": f"{min(lengths)}–{max(lengths)}",
+        "decisions": len(gap_N),
+        "mean |Δ|": float(gap_N.mean()),
+        "max |Δ|": float(gap_N.max()),
+    }
 
 
 def _with(sample: Sample, **changes: Any) -> Sample:

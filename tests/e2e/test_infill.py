@@ -55,10 +55,10 @@ def test_a_run_from_the_warm_start_to_the_page_of_samples(call: Call) -> None:
 
 
 def test_runs_can_share_a_warm_start_and_a_judge_and_load_a_model_by_folder(call: Call) -> None:
-    prepare_start = call("judge", "train", "infill", *SMALL, "--warmstart.folder", "warm", "--out", "judge")
-    assert "warmstart.folder = warm does not exist; create it with `steelyard warmstart`" in prepare_start.err
-    looked = call("check", "infill", *SMALL, "--judge.folder", "judge")
-    assert "judge.folder = judge does not exist; create it with `steelyard judge train`" in looked.err
+    without_warm_start = call("judge", "train", "infill", *SMALL, "--warmstart.folder", "warm", "--out", "judge")
+    assert "warmstart.folder = warm does not exist; create it with `steelyard warmstart`" in without_warm_start.err
+    without_judge = call("check", "infill", *SMALL, "--judge.folder", "judge")
+    assert "judge.folder = judge does not exist; create it with `steelyard judge train`" in without_judge.err
     assert call("warmstart", "infill", *SMALL, "--out", "warm").code == 0
     judged = call("judge", "train", "infill", *SMALL, "--warmstart.folder", "warm", "--out", "judge")
     assert judged.code == 0, judged.err
@@ -84,7 +84,7 @@ def test_runs_can_share_a_warm_start_and_a_judge_and_load_a_model_by_folder(call
 
 
 def test_a_page_needs_a_run_with_a_domain(call: Call) -> None:
-    assert "run with a domain" in call("sample", "x", "--recipe", "sequences", "--page", "p.html").err
+    assert "run that has a domain" in call("sample", "x", "--recipe", "sequences", "--page", "p.html").err
 
 
 def _kept(key: str) -> bool:

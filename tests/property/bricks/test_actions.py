@@ -15,7 +15,14 @@ from steelyard.domains.bricks import Reason, Structure, World, floating, is_conn
 from steelyard.domains.bricks.actions import Absolute, ActionSpace, Lines, Relative, TwoStep, in_building_order
 from steelyard.domains.bricks.actions.placements import Placements
 from tests.automata import TASK, ramble
-from tests.saying import FEW, can_come, constraint_for, one_more, random_bricks, ways_to_say
+from tests.brick_actions import (
+    FEW,
+    constraint_for,
+    placeable_bricks,
+    random_bricks,
+    texts_adding,
+    texts_adding_one_brick,
+)
 
 Make = Callable[[World, int, bool], ActionSpace]
 SPACES: dict[str, Make] = {
@@ -43,10 +50,10 @@ def test_allowed_texts_are_exactly_the_possible_placements(name: str, world: Wor
     space = SPACES[name](world, 6, may_float)
     expected = {
         words: brick
-        for brick in can_come(bricks, world, may_float=may_float)
-        for words in ways_to_say(space, bricks, brick)
+        for brick in placeable_bricks(bricks, world, may_float=may_float)
+        for words in texts_adding(space, bricks, brick)
     }
-    assert one_more(space.automaton(), bricks) == expected
+    assert texts_adding_one_brick(space.automaton(), bricks) == expected
 
 
 @slow
@@ -79,8 +86,8 @@ def test_a_walk_that_never_stops_fills_the_world(name: str, world: World, may_fl
         lambda choices: rng.choice([token for token in choices if token] or choices),
     )
     bricks = space.read(between.join(written[token] for token in made[:-1])).structure.bricks
-    more = can_come(bricks, world, may_float=may_float)
-    assert len(bricks) == 7 or not any(True for brick in more for _ in ways_to_say(space, bricks, brick))
+    more = placeable_bricks(bricks, world, may_float=may_float)
+    assert len(bricks) == 7 or not any(True for brick in more for _ in texts_adding(space, bricks, brick))
 
 
 @slow

@@ -215,7 +215,7 @@ def test_a_tied_head_is_reloaded_and_a_stale_one_would_be_detected(monkeypatch: 
         disturb(policy)
         sampler.publish(1)
         assert gap(policy, drawn(sampler)) < EXACT
-        monkeypatch.setattr(Engine, "_renew_head", lambda *_: None)
+        monkeypatch.setattr(Engine, "_reload_head", lambda *_: None)
         disturb(policy, seed=1)
         sampler.publish(2)
         assert gap(policy, drawn(sampler)) > CHANGED

@@ -36,7 +36,7 @@ TOKENS = (*"0123456789x (,)\n", *LONGER)
 """Single characters, which can all occur, and longer tokens, most of which can occur."""
 
 
-def can_come(bricks: Sequence[Brick], world: World, *, may_float: bool) -> set[Brick]:
+def placeable_bricks(bricks: Sequence[Brick], world: World, *, may_float: bool) -> set[Brick]:
     """Find every brick that can be placed next, by trying all of them and some invalid ones."""
     site = Site(world)
     for brick in bricks:
@@ -51,12 +51,12 @@ def random_bricks(world: World, max_bricks: int, rng: random.Random, *, may_floa
     """Place a random number of bricks, or fewer if no more fit."""
     bricks: list[Brick] = []
     for _ in range(rng.randint(0, max_bricks)):
-        if found := sorted(can_come(bricks, world, may_float=may_float)):
+        if found := sorted(placeable_bricks(bricks, world, may_float=may_float)):
             bricks.append(rng.choice(found))
     return tuple(bricks)
 
 
-def ways_to_say(space: ActionSpace, bricks: Sequence[Brick], brick: Brick) -> Iterator[str]:
+def texts_adding(space: ActionSpace, bricks: Sequence[Brick], brick: Brick) -> Iterator[str]:
     """Yield all texts that add this brick, by the definition of the action space."""
     h, w, x, y, z = brick
     if isinstance(space, Lines):
@@ -76,7 +76,7 @@ def ways_to_say(space: ActionSpace, bricks: Sequence[Brick], brick: Brick) -> It
                 yield f"back{back} {''.join(signed) if space.joint else by_axis} {h}x{w}"
 
 
-def one_more(automaton: Automaton[Any], bricks: tuple[Brick, ...]) -> dict[str, Brick]:
+def texts_adding_one_brick(automaton: Automaton[Any], bricks: tuple[Brick, ...]) -> dict[str, Brick]:
     """Return all texts with which the automaton adds one brick; assert that there is no dead end."""
     start: Any = automaton.start(TASK)._replace(bricks=bricks)
     separator = "" if isinstance(start, LineState) else " "
