@@ -30,10 +30,11 @@ Prompt = str | tuple[Message, ...]
 HOLE = "\N{WHITE SQUARE}"
 """Marks one token to fill in, in the prompt of a masked (infilling) policy."""
 
-FinishReason = Literal["stop", "length"]
-"""``stop``: the policy ended the completion itself. ``length``: it was cut off at the token limit."""
+FinishReason = Literal["stop", "length", "turns", "episode_length"]
+"""``stop``: the policy ended the completion itself. ``length``: it was cut off at the token limit. An episode may also
+reach its limit of turns (``turns``) or of tokens (``episode_length``)."""
 
-VerdictStatus = Literal["scored", "rejected", "unscored"]
+VerdictStatus = Literal["scored", "rejected", "unscored", "continues"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,7 +288,7 @@ class Verdict:
     @property
     def has_reward(self) -> bool:
         """Whether the verdict has a reward to train on (scored or rejected)."""
-        return self.status != "unscored"
+        return self.status in ("scored", "rejected")
 
     @property
     def verifier_failed(self) -> bool:

@@ -43,7 +43,7 @@ class EnvironmentVerifier(Verifier):
 
     def __init__(self, environment: Environment, *, seed: int = 0, max_sessions: int = 1024) -> None:
         self.environment, self.seed, self.max_sessions = environment, seed, max_sessions
-        self.name, self.floor, self.blame = name_of(environment), environment.floor, environment.blame
+        self.name, self.floor, self.blame = name_of(environment), environment.floor, dict(environment.blame)
         self.isolate = environment.isolate
         self._sessions: OrderedDict[SampleKey, OpenSession] = OrderedDict()
 

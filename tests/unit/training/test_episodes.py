@@ -53,19 +53,19 @@ class ForkingConversation(Conversation):
 def play(
     *turns: int, limits: EpisodeLimits | None = None, forking: bool = False, rule: CutRule | None = None, count: int = 3
 ) -> tuple[Any, list[Group]]:
-    policy = tiny_policy()
+    policy = tiny_policy(words=[str(number) for number in range(7)], sharpness=2.0)
     conversations = (Forking if forking else Conversations)(policy.codec)
     sampler, pool = LocalSampler(policy, seed=0, max_rows=8), InlinePool(EnvironmentVerifier(Turns()))
-    episodes = Episodes(sampler, pool, conversations, limits or EpisodeLimits(max_turns=9, max_tokens=100))
+    episodes = Episodes(sampler, pool, conversations, limits or EpisodeLimits(max_turns=9, max_tokens=100, max_row=policy.max_length))
     requests = [
         SampleRequest(Task(str(number), "1 2 3"[: 2 * slot + 1], {"turns": number}), 0, slot, count)
         for slot, number in enumerate(turns)
     ]
-    return policy, collect(episodes, episodes.verdicts, requests, Decoding(rule or CutRule(), max_new_tokens=5))
+    return policy, collect(episodes, episodes.verdicts, requests, Decoding(rule or CutRule(), max_new_tokens=12))
 
 
 @pytest.mark.parametrize("forking", [False, True])
-@pytest.mark.parametrize("rule", [CutRule(), CutRule(0.7, 6, 0.9)], ids=str)
+@pytest.mark.parametrize("rule", [CutRule(), CutRule(0.9, 7, 0.97)], ids=str)
 def test_the_learner_reproduces_the_samplers_log_probs_in_every_turn(forking: bool, rule: CutRule) -> None:
     policy, groups = play(1, 2, 5, forking=forking, rule=rule)
     rows = [row for group in groups for sample in group.samples for row in sample.rows if len(row.decisions)]
