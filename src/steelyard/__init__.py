@@ -12,14 +12,29 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from steelyard.environments import Environment, Session, SessionEnvironment
 from steelyard.errors import Invalid, SteelyardError
-from steelyard.types import Group, Sample, Task, Verdict
+from steelyard.types import Group, Reply, Sample, Task, Verdict
 from steelyard.verification import verifier
 
 if TYPE_CHECKING:
     from steelyard.opened_run import Run
 
-__all__ = ["Group", "Invalid", "Sample", "SteelyardError", "Task", "Verdict", "open_run", "train", "verifier"]
+__all__ = [
+    "Environment",
+    "Group",
+    "Invalid",
+    "Reply",
+    "Sample",
+    "Session",
+    "SessionEnvironment",
+    "SteelyardError",
+    "Task",
+    "Verdict",
+    "open_run",
+    "train",
+    "verifier",
+]
 
 
 def train(
@@ -42,12 +57,12 @@ def train(
     ``tasks``: strings, dicts or ``Task`` objects, a file, or a source. To set other keys of [tasks], pass a table, such
     as ``{"rows": [...], "template": "What is {a} plus {b}?"}`` or ``{"file": "tasks.jsonl", "system": "Be brief."}``.
     ``verifier``: a function ``f(task, text) -> float | bool | Verdict``, a TRL-style reward function, several of them
-    with weights, or an import path. ``constraint``: the form that every sample must follow, as a table (``{"kind":
-    "regex", "source": "[0-9]+"}``) or an automaton. ``domain``: replaces ``tasks`` and ``verifier``. A
-    ``steelyard.domains.Domain`` object or class, a name, an import path (``"my_module:MyDomain"``) or a table
-    (``{"name": "sequences", "options": {"symbols": 4}}``). ``recipe``: the name of a recipe, a TOML file or a table.
-    ``sections`` override it: ``train(..., sampling={"group_size": 8}, run={"steps": 50})``. ``trust``: allow code named
-    by someone else's recipe to be executed (docs/security.md).
+    with weights, an ``Environment`` for episodes of several turns, or an import path. ``constraint``: the form that
+    every sample must follow, as a table (``{"kind": "regex", "source": "[0-9]+"}``) or an automaton. ``domain``:
+    replaces ``tasks`` and ``verifier``. A ``steelyard.domains.Domain`` object or class, a name, an import path
+    (``"my_module:MyDomain"``) or a table (``{"name": "sequences", "options": {"symbols": 4}}``). ``recipe``: the name
+    of a recipe, a TOML file or a table. ``sections`` override it: ``train(..., sampling={"group_size": 8})``.
+    ``trust``: allow code named by someone else's recipe to be executed (docs/security.md).
 
     If the run folder already holds a run, the new run gets the next free name (``evens-2``). ``resume`` continues the
     existing run instead; ``overwrite`` replaces it.

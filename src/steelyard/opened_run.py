@@ -23,6 +23,7 @@ from steelyard.compose import (
     open_policy,
     tasks_of_split,
     with_domain,
+    with_episodes,
 )
 from steelyard.config import Config
 from steelyard.data import as_tasks
@@ -39,7 +40,7 @@ from steelyard.tracking.shown import prompt_text
 from steelyard.training.evaluation import EVALUATION_STEP, Evaluation
 from steelyard.training.phases import collect, requests_for
 from steelyard.types import Group, Prompt, Task, Verdict
-from steelyard.verification import InlinePool, Pool, as_verifier
+from steelyard.verification import AnyVerifier, InlinePool, Pool, as_verifier
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -116,8 +117,10 @@ class Run:
         config = self.config
         chosen = self._tasks(split, tasks) if prompt is None else _own_tasks(prompt, spec)
         verified = prompt is None or spec is not None or isinstance(prompt, Task)
-        with quiet_engines(), closing(self._trial_pool(verified=verified)) as pool:
-            sampler = build_sampler(config, self._open(checkpoint).policy)
+        verifier = build_verifier(config, self._parts) if verified and not self._missing("verifier") else None
+        with quiet_engines(), closing(self._trial_pool(verifier)) as opened:
+            policy = self._open(checkpoint).policy
+            sampler, pool = with_episodes(config, policy, verifier, build_sampler(config, policy), opened)
             requests = requests_for(chosen, EVALUATION_STEP, n)
             return SampledGroups(collect(sampler, pool, requests, build_evaluation_decoding(config, temperature)))
 
@@ -136,8 +139,9 @@ class Run:
         chosen = self._tasks(split, tasks or config.evaluate.tasks)
         verifier = build_verifier(config, self._parts)
         with quiet_engines():
-            sampler = build_sampler(config, self._open(checkpoint).policy)
-            with closing(build_pool(config, verifier, self._parts)) as pool:
+            policy = self._open(checkpoint).policy
+            with closing(build_pool(config, verifier, self._parts)) as opened:
+                sampler, pool = with_episodes(config, policy, verifier, build_sampler(config, policy), opened)
                 return build_evaluator(config, sampler, pool, chosen, samples=wanted, ks=k).run()
 
     def resume(self, steps: int | None = None) -> Run:
@@ -174,9 +178,9 @@ class Run:
         self._require("domain", "tasks")
         return tasks_of_split(self.config, split or default_split(self.config, self._supplied), count, self._parts)
 
-    def _trial_pool(self, *, verified: bool) -> Pool:
-        if verified and not self._missing("verifier"):
-            return build_trial_pool(self.config, build_verifier(self.config, self._parts), self._parts)
+    def _trial_pool(self, verifier: AnyVerifier | None) -> Pool:
+        if verifier is not None:
+            return build_trial_pool(self.config, verifier, self._parts)
         return InlinePool(as_verifier(lambda _task, _text: Verdict.unscored(NOT_VERIFIED)))
 
     @property

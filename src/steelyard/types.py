@@ -34,7 +34,12 @@ FinishReason = Literal["stop", "length", "turns", "episode_length"]
 """``stop``: the policy ended the completion itself. ``length``: it was cut off at the token limit. An episode may also
 reach its limit of turns (``turns``) or of tokens (``episode_length``)."""
 
-VerdictStatus = Literal["scored", "rejected", "unscored", "continues"]
+FinalStatus = Literal["scored", "rejected", "unscored"]
+VerdictStatus = FinalStatus | Literal["continues"]
+"""``continues`` is the status of a reply within an episode."""
+
+
+STATUSES: tuple[VerdictStatus, ...] = (*get_args(FinalStatus), "continues")
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,14 +322,15 @@ class Verdict:
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Verdict:
         fields: dict[str, Any] = dict(data)
-        if fields["status"] not in get_args(VerdictStatus):
-            raise ValueError(f"verdict status {fields['status']!r} must be one of {', '.join(get_args(VerdictStatus))}")
+        if fields["status"] not in STATUSES:
+            raise ValueError(f"verdict status {fields['status']!r} must be one of {', '.join(STATUSES)}")
         if "steps" in fields:
             fields["steps"] = tuple((int(end), float(reward)) for end, reward in fields["steps"])
         if "turn_rewards" in fields:
             fields["turn_rewards"] = tuple(float(reward) for reward in fields["turn_rewards"])
         if "reply" in fields:
-            fields["reply"] = Reply(**{**fields["reply"], "messages": tuple(fields["reply"]["messages"])})
+            reply = fields["reply"]
+            fields["reply"] = Reply(tuple(reply["messages"]), reply["reward"], reply["spec"])
         return Verdict(**fields)
 
 

@@ -88,6 +88,7 @@ def _evaluate(
             build_verifier,
             tasks_of_split,
             with_domain,
+            with_episodes,
         )
 
         config, supplied = target.config, with_domain(target.config)
@@ -95,6 +96,7 @@ def _evaluate(
         verifier, opened = build_verifier(config, supplied), open_policy(target, supplied)
         sampler = build_sampler(config, opened.policy)
         pool = build_pool(config, verifier, supplied)
+        sampler, pool = with_episodes(config, opened.policy, verifier, sampler, pool)
     progress = progress_bar(f"sampling {len(tasks)} tasks × {samples}", len(tasks) * samples)
     with closing(pool), progress as advance:
         counted = CountedSampler(sampler, advance)

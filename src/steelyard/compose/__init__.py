@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from steelyard.compose.checkpoints import OpenedPolicy, find_checkpoint, open_policy
 from steelyard.compose.constraint import build_constraint, check_budgets
+from steelyard.compose.environments import with_episodes
 from steelyard.compose.learning import (
     build_credit,
     build_learner,
@@ -61,4 +62,5 @@ __all__ = [
     "start_run",
     "tasks_of_split",
     "with_domain",
+    "with_episodes",
 ]

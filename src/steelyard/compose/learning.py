@@ -36,6 +36,7 @@ def build_credit(config: Config) -> Credit:
         truncation_penalty=penalised,
         length_penalty=rule,
         min_scored=credit.min_scored,
+        per=credit.per,
     )
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from steelyard.checkpoint import Store
 from steelyard.compose.cleanup import closed_on_error
+from steelyard.compose.environments import with_episodes
 from steelyard.compose.judge import copy_named_judge, judge_folder, make_judge
 from steelyard.compose.learning import build_credit, build_learner
 from steelyard.compose.pictures import build_picture
@@ -154,12 +155,14 @@ def _build_trainer(
     check_tasks(config, policy, getattr(source, "tasks", ()), held_out if evaluating else ())
     check_first_tasks(config, policy, supplied)
     stage("starting the verifier")
-    pool = build_pool(config, build_verifier(config, supplied), supplied)
+    verifier = build_verifier(config, supplied)
+    pool = build_pool(config, verifier, supplied)
     opened.callback(pool.close)
     stage("starting the sampler")
     sampler = build_sampler(config, policy)
     if isinstance(sampler, Closeable):
         opened.callback(sampler.close)
+    sampler, pool = with_episodes(config, policy, verifier, sampler, pool)
     stage("starting the learner")
     learner = build_any_learner(config, policy, folder / "artifacts")
     opened.callback(learner.close)

@@ -121,7 +121,7 @@ def _check(config: Config, policy: Policy, tasks: Sequence[Task], tokens: int) -
             policy.encode_task(task, tokens)
         return
     check_budgets(policy.constraint, tasks, tokens)
-    limit = _positions(config, policy)
+    limit = positions(config, policy)
     if limit is None:
         return
     for task in likely_too_long(tasks):
@@ -133,7 +133,7 @@ def _check(config: Config, policy: Policy, tasks: Sequence[Task], tokens: int) -
             )
 
 
-def _positions(config: Config, policy: Policy) -> int | None:
+def positions(config: Config, policy: Policy) -> int | None:
     """Return the sampler's maximum sequence length, if it is known before the sampler is built."""
     if config.sampling.engine == "vllm":
         return None if config.sampling.vllm is None else config.sampling.vllm.max_length

@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from steelyard import config as configs
+from steelyard.compose.environments import environment_verifier
 from steelyard.compose.judge import with_judge
 from steelyard.compose.supplied import NOTHING_SUPPLIED, Supplied, with_domain
 from steelyard.config import Config
+from steelyard.environments import EnvironmentVerifier
 from steelyard.errors import ConfigError, VerifierError
 from steelyard.verification import (
     AnyVerifier,
@@ -74,6 +76,8 @@ def _pipeline(
 
 def _truncated(config: Config, verifier: AnyVerifier, supplied: Supplied) -> list[Stage]:
     """Return a stage that rejects truncated samples without running the verifier, if there is a constraint."""
+    if isinstance(verifier, EnvironmentVerifier):
+        return []  # the environment ends an episode that reaches a limit
     domain = with_domain(config, supplied).domain
     constrained = config.constraint is not None or supplied.constraint is not None
     constrained = constrained or (domain is not None and domain.automaton() is not None)
@@ -141,11 +145,14 @@ def build_verifier(config: Config, supplied: Supplied = NOTHING_SUPPLIED) -> Any
 def _verifier(config: Config, supplied: Supplied) -> AnyVerifier:
     """Return the supplied verifier, the domain's verifier, or the functions and models named in the configuration."""
     verify, domain = config.verify, supplied.domain
+    given = supplied.verifier if supplied.verifier is not None or domain is None else domain.verifier()
+    environment = environment_verifier(config, verify.verifier if given is None else given)
+    if environment is not None:
+        return environment
     if supplied.verifier is not None:
         return as_verifier(supplied.verifier, **_defaults(supplied.verifier, verify))
     if domain is not None:
-        own = domain.verifier()
-        return with_judge(as_verifier(own, **_defaults(own, verify)), config)
+        return with_judge(as_verifier(given, **_defaults(given, verify)), config)
     if verify.verifier is not None:
         return load_verifier(verify.verifier, **_defaults(verify.verifier, verify))
     parts = tuple(_part(entry, verify) for entry in verify.verifiers)

@@ -1,4 +1,4 @@
-"""Configuration of sampling and of credit: the advantage of each sample relative to its group."""
+"""Configuration of sampling, of episodes and of credit: the advantage of each sample relative to its group."""
 
 from __future__ import annotations
 
@@ -105,6 +105,18 @@ class SamplingConfig(Section):
     vllm: VllmConfig | None = Field(default=None, description="Settings for engine = vllm.")
 
 
+class EpisodeConfig(Section):
+    """Limits of an episode: a sample of several turns, between which an environment replies."""
+
+    max_turns: int = Field(default=8, description="Maximum turns of the policy in an episode.", ge=1)
+    max_tokens: int | None = Field(
+        default=None,
+        description="Maximum tokens of an episode after its prompt, replies included. Default: as many as the model "
+        "has positions for.",
+        ge=1,
+    )
+
+
 class LengthPenaltyConfig(Section):
     """Soft length penalty (DAPO, arXiv 2503.14476): 0 up to start, then linear to -weight at limit."""
 
@@ -129,6 +141,11 @@ class CreditConfig(Section):
         description="Discount factor between step rewards (per span, not per token).",
         ge=0,
         le=1,
+    )
+    per: Literal["turn", "episode"] = Field(
+        default=defaults.CREDIT_PER,
+        description="For episodes with turn rewards: each turn is credited with the rewards from it on, or the whole "
+        "episode with their sum.",
     )
     truncated: Literal["count", "mask", "penalise"] = Field(
         default=defaults.TRUNCATED,

@@ -11,7 +11,7 @@ from steelyard.config.judge import JudgeConfig
 from steelyard.config.loss import LossConfig, OptimiserConfig
 from steelyard.config.model import ModelConfig, ReferenceConfig
 from steelyard.config.run import CheckpointConfig, EvaluateConfig, RunConfig, TrackingConfig
-from steelyard.config.sampling import CreditConfig, SamplingConfig
+from steelyard.config.sampling import CreditConfig, EpisodeConfig, SamplingConfig
 from steelyard.config.tasks import DomainConfig, TasksConfig
 from steelyard.config.verify import VerifyConfig
 from steelyard.config.warmstart import WarmstartConfig
@@ -37,6 +37,9 @@ class Sections(Section):
         default=None, description="A grammar or automaton that every sample must follow."
     )
     sampling: SamplingConfig = Field(default=SamplingConfig(), description="How the policy is sampled.")
+    episode: EpisodeConfig = Field(
+        default=EpisodeConfig(), description="Limits of episodes, for verifiers that are environments."
+    )
     credit: CreditConfig = Field(default=CreditConfig(), description="How rewards become advantages within a group.")
     loss: LossConfig = Field(default=LossConfig(), description="The training objective.")
     reference: ReferenceConfig = Field(default=ReferenceConfig(), description="The model against which KL is measured.")

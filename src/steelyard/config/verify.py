@@ -21,6 +21,7 @@ CAUSES = (
     "out of memory",
     "output overflow",
     "lost worker",
+    "not reproducible",
 )
 """Values of ``steelyard.verification.Cause``, which cannot be imported here."""
 

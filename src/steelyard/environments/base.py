@@ -18,7 +18,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
 
 from steelyard.defaults import SUCCESS_AT
 from steelyard.types import FinishReason, Message, Prompt, Reply, Task, Verdict
@@ -110,12 +109,3 @@ def name_of(environment: Environment) -> str:
 def assistant_texts(turns: Turns) -> list[str]:
     """Return what the policy wrote, turn by turn."""
     return [turn["content"] for turn in turns if turn["role"] == "assistant"]
-
-
-def as_environment(thing: Any, **options: Any) -> Environment:
-    """Return an environment from an instance or a class."""
-    if isinstance(thing, Environment):
-        return thing
-    if isinstance(thing, type) and issubclass(thing, Environment):
-        return thing(**options)
-    raise TypeError(f"{thing!r} is not an Environment; derive it from steelyard.Environment")

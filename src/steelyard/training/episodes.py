@@ -11,7 +11,6 @@ import math
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
 
 import numpy as np
 
@@ -23,9 +22,11 @@ from steelyard.types import (
     Decisions,
     FinishReason,
     GroupKey,
+    IntArray,
     Reply,
     Sample,
     SampleKey,
+    SupportTable,
     Turn,
     Verdict,
 )
@@ -43,7 +44,7 @@ class EpisodeLimits:
 
     max_turns: int
     """Turns of the policy."""
-    max_tokens: int
+    max_tokens: int | None = None
     """Tokens after the prompt, those of replies included."""
     max_row: int | None = None
     """Positions of the model."""
@@ -235,7 +236,7 @@ class _Episode:
         """Return how many tokens the next turn may have."""
         replies = sum(turn.end - turn.start for turn in self.turns if turn.role != "assistant")
         sampled = sum(len(sample.completion_ids) for row in self.rows for sample in row)
-        left = self.limits.max_tokens - sampled - replies
+        left = math.inf if self.limits.max_tokens is None else self.limits.max_tokens - sampled - replies
         room = math.inf if self.limits.max_row is None else self.limits.max_row - len(token_ids)
         return int(min(self.decoding.max_new_tokens, left, room))
 
@@ -260,25 +261,28 @@ def _row(turns: Sequence[Sample], starts: Sequence[int]) -> Sample:
     first, last = turns[0], turns[-1]
     decisions = [turn.decisions for turn in turns]
     position_N = np.concatenate([each.position_N for each in decisions])
+    support_N, supports = _supports(decisions)
     joined = Decisions(
         position_N=position_N,
         forward_N=position_N - first.prompt_length,
         logp_N=np.concatenate([each.logp_N for each in decisions]),
         rule=last.decisions.rule,
-        **_supports(decisions),
+        support_N=support_N,
+        supports=supports,
         text_start_N=_start_offsets(decisions, starts),
     )
     return replace(last, prompt_length=first.prompt_length, decisions=joined, policy_version=first.policy_version)
 
 
-def _supports(decisions: Sequence[Decisions]) -> dict[Literal["support_N", "supports"], object]:
+def _supports(decisions: Sequence[Decisions]) -> tuple[IntArray | None, SupportTable | None]:
+    """Join the supports of several turns."""
     tables = [each.supports for each in decisions if each.supports is not None]
     if not tables:
-        return {}
+        return None, None
     shifts = np.cumsum([0, *(len(table) for table in tables)])[:-1]
     indices = [each.support_N for each in decisions if each.support_N is not None]
     shifted = [np.where(index_N < 0, index_N, index_N + shift) for index_N, shift in zip(indices, shifts, strict=True)]
-    return {"support_N": np.concatenate(shifted).astype(np.int32), "supports": join_tables(tables)}
+    return np.concatenate(shifted).astype(np.int32), join_tables(tables)
 
 
 def _start_offsets(decisions: Sequence[Decisions], starts: Sequence[int]) -> np.ndarray | None:

@@ -11,7 +11,7 @@ import numpy as np
 
 from steelyard.errors import ConfigError
 from steelyard.suggest import did_you_mean
-from steelyard.types import GroupSummary, SampleSummary, VerdictStatus
+from steelyard.types import FinalStatus, GroupSummary, SampleSummary
 
 Metrics = dict[str, float | list[float]]
 
@@ -67,7 +67,7 @@ def _sampled_metrics(groups: Sequence[GroupSummary]) -> Metrics:
         "samples": len(verdicts),
         "floors/above_scored": len(floors_above_scored(groups)) / max(len(verdicts), 1),
     }
-    metrics |= {f"share/{name}": status[name] / max(len(verdicts), 1) for name in get_args(VerdictStatus)}
+    metrics |= {f"share/{name}": status[name] / max(len(verdicts), 1) for name in get_args(FinalStatus)}
     metrics |= {f"{status}/{cause}": float(count) for (status, cause), count in sorted(failures.items())}
     if counted:
         metrics["sampled/reward"] = _mean([verdict.reward for verdict in counted])

@@ -56,7 +56,9 @@ def play(
     policy = tiny_policy(words=[str(number) for number in range(7)], sharpness=2.0)
     conversations = (Forking if forking else Conversations)(policy.codec)
     sampler, pool = LocalSampler(policy, seed=0, max_rows=8), InlinePool(EnvironmentVerifier(Turns()))
-    episodes = Episodes(sampler, pool, conversations, limits or EpisodeLimits(max_turns=9, max_tokens=100, max_row=policy.max_length))
+    episodes = Episodes(
+        sampler, pool, conversations, limits or EpisodeLimits(max_turns=9, max_tokens=100, max_row=policy.max_length)
+    )
     requests = [
         SampleRequest(Task(str(number), "1 2 3"[: 2 * slot + 1], {"turns": number}), 0, slot, count)
         for slot, number in enumerate(turns)
@@ -67,9 +69,9 @@ def play(
 @pytest.mark.parametrize("forking", [False, True])
 @pytest.mark.parametrize("rule", [CutRule(), CutRule(0.9, 7, 0.97)], ids=str)
 def test_the_learner_reproduces_the_samplers_log_probs_in_every_turn(forking: bool, rule: CutRule) -> None:
-    policy, groups = play(1, 2, 5, forking=forking, rule=rule)
+    policy, groups = play(1, 2, 5, 5, forking=forking, rule=rule, count=6)
     rows = [row for group in groups for sample in group.samples for row in sample.rows if len(row.decisions)]
-    assert forking == (len(rows) > 9)
+    assert forking == (len(rows) > 24)
     for row in rows:
         with torch.no_grad():
             logp_N = policy.evaluate(policy.collate([row])).logp_N.numpy()

@@ -14,7 +14,7 @@ from steelyard.tracking.bars import progress_bar
 from steelyard.types import Group, Task, Verdict
 
 if TYPE_CHECKING:
-    from steelyard.compose import OpenedPolicy, Supplied
+    from steelyard.compose import OpenedPolicy
     from steelyard.verification import Pool
 
 NOT_SCORED = "not scored"
@@ -36,15 +36,25 @@ def sample_groups(
     domain, if it has one.
     """
     with loading("torch and the model"):
-        from steelyard.compose import Supplied, build_evaluation_decoding, build_sampler, tasks_of_split
+        from steelyard.compose import (
+            Supplied,
+            build_evaluation_decoding,
+            build_sampler,
+            build_trial_pool,
+            build_verifier,
+            tasks_of_split,
+            with_episodes,
+        )
         from steelyard.training.evaluation import EVALUATION_STEP
         from steelyard.training.phases import collect, requests_for
 
         config, supplied = target.config, Supplied(domain=domain)
         tasks = list(own) or tasks_of_split(config, split, count, supplied)
-        pool = _pool(config, supplied) if scored and "verifier" not in config.run.supplied else _unscored()
+        scored = scored and "verifier" not in config.run.supplied
+        verifier = build_verifier(config, supplied) if scored else None
+        pool = _unscored() if verifier is None else build_trial_pool(config, verifier, supplied)
         opened = open_policy(target, supplied)
-    sampler = build_sampler(config, opened.policy)
+    sampler, pool = with_episodes(config, opened.policy, verifier, build_sampler(config, opened.policy), pool)
     with closing(pool), progress_bar("sampling", len(tasks) * samples) as advance:
         requests = requests_for(tasks, EVALUATION_STEP, samples)
         return opened, collect(CountedSampler(sampler, advance), pool, requests, build_evaluation_decoding(config))
@@ -61,12 +71,6 @@ def temperature_note(config: Config) -> str:
     """Describe the evaluation temperature and the key that sets it."""
     section = "sampling" if config.evaluate.temperature is None else "evaluate"
     return f"temperature {temperature_of(config):g} ({section}.temperature)"
-
-
-def _pool(config: Config, supplied: Supplied) -> Pool:
-    from steelyard.compose import build_trial_pool, build_verifier
-
-    return build_trial_pool(config, build_verifier(config, supplied), supplied)
 
 
 def _unscored() -> Pool:
