@@ -67,7 +67,7 @@ def play(
 
 
 @pytest.mark.parametrize("forking", [False, True])
-@pytest.mark.parametrize("rule", [CutRule(), CutRule(0.9, 7, 0.97)], ids=str)
+@pytest.mark.parametrize("rule", [CutRule(), CutRule(0.8, 0, 0.98)], ids=str)
 def test_the_learner_reproduces_the_samplers_log_probs_in_every_turn(forking: bool, rule: CutRule) -> None:
     policy, groups = play(1, 2, 5, 5, forking=forking, rule=rule, count=6)
     rows = [row for group in groups for sample in group.samples for row in sample.rows if len(row.decisions)]
