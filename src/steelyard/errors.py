@@ -16,7 +16,7 @@ class DataError(SteelyardError):
 
 
 class VerifierError(SteelyardError):
-    """The verifier cannot be loaded, or it failed on a whole step."""
+    """The verifier cannot be loaded, or it failed for every sample of a step."""
 
 
 class SandboxError(SteelyardError):

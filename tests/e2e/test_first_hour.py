@@ -1,4 +1,4 @@
-"""The first hour of a new user: init, check, train, eval, sample, doctor."""
+"""A new user's first hour: init, check, train, eval, sample, doctor."""
 
 from __future__ import annotations
 

@@ -139,7 +139,7 @@ def _write_page(target: Target, domain: Domain | None, path: Path) -> int:
 
     if target.run is None or domain is None:
         raise ConfigError(
-            f"--page {path} writes the samples recorded during training; pass the folder of a run that has a domain"
+            f"--page {path} needs samples recorded during training; pass the folder of a run with a domain"
         )
     write_file(path, page(f"{target.run}: samples over training", read_shown(target.run), domain).encode())
     print_line(f"wrote {path}")

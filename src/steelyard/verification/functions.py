@@ -115,7 +115,7 @@ def as_verifier(candidate: object, **settings: Unpack[Settings]) -> AnyVerifier:
     if isinstance(candidate, AnyVerifier):
         if settings:
             raise VerifierError(
-                f"{candidate.name}: cannot override {', '.join(settings)}: set it in the verifier's class"
+                f"{candidate.name}: cannot override {', '.join(settings)}; set the attribute in the verifier's class"
             )
         return candidate
     if "verify" in _own_names(type(candidate)):

@@ -146,7 +146,7 @@ class GrammarConstraint:
             self._warn(f"cannot check whether a sentence fits in {tokens} tokens: {reason}")
             return
         if sentence is None:
-            raise ConstraintError(f"the grammar has no finite sentence that fits in a sample: {excerpt(source)}")
+            raise ConstraintError(f"no sentence of the grammar is short enough for a sample: {excerpt(source)}")
         needed = len(self.table.encode(sentence)) + 1
         if needed > tokens:
             raise ConstraintError(

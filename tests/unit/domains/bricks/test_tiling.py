@@ -1,4 +1,4 @@
-"""Tiling of rectangles with parts."""
+"""Tiling rectangles with parts."""
 
 from __future__ import annotations
 
