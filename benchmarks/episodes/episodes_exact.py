@@ -3,7 +3,8 @@
 The environment replies at random, the policy decides when to stop, and some episodes fork into several rows. Every
 group goes through the real credit, the real weights and the real loss, weighted by its probability. The sum is compared
 with a gradient that plain torch computes from a list of all episodes. Controls use comparisons that are common and
-biased; a factor, which the learning rate could absorb, is not counted. The real sampler and pool play the same game, and the frequencies of episodes are compared with the list.
+biased; a wrong scale alone does not count, because the learning rate absorbs it. The real sampler and pool play the
+same game, and the frequencies of episodes are compared with the list.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ def episode(*rows: int, sample: int = 0, length: int = 2, finish: FinishReason =
             decided += range(place, place + length)
             starts += range(len(text), len(text) + length)
             place, text = place + length, text + TEXT
-        parts.append(sample_of([1] * place, key=(0, 0, 0, sample), decided=decided, starts=starts, finish=finish))
+        parts.append(sample_of([5] * place, key=(0, 0, 0, sample), decided=decided, starts=starts, finish=finish))
     return replace(parts[-1], text=text, turns=tuple(turns), earlier_rows=tuple(parts[:-1]))
 
 
