@@ -170,7 +170,7 @@ class Case:
     @torch.no_grad()
     def probabilities(self) -> np.ndarray:
         pairs = zip(self.episodes, self.log_probs(), strict=True)
-        return np.asarray([episode.coins * float(sum(turns).exp()) for episode, turns in pairs])
+        return np.asarray([episode.coins * float(sum(turns[1:], turns[0]).exp()) for episode, turns in pairs])
 
 
 def build(draws: int = 500) -> Case:

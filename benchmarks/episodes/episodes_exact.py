@@ -291,12 +291,9 @@ def gradient_of(case: Case, coefficients: Sequence[Sequence[Array]]) -> Tensor:
     """Return the negative gradient of the real loss in which each decision has this coefficient."""
     from steelyard.training.learner_samples import LearnerSample
 
-    pairs = zip(case.samples, coefficients, strict=True)
-    items = [
-        LearnerSample(row, own)
-        for sample, rows in pairs
-        for row, own in zip(sample.rows, rows, strict=True)  # type: ignore[arg-type]
-    ]
+    rows = [row for sample in case.samples for row in sample.rows]
+    values: list[Any] = [value_N for own in coefficients for value_N in own]
+    items = [LearnerSample(row, value_N) for row, value_N in zip(rows, values, strict=True)]
     ones = torch.ones(sum(len(item.advantage_N) for item in items), dtype=torch.float64)
     return -gradient(case, case.trainer.learner.loss(items, ones, 0).loss) * case.length
 
