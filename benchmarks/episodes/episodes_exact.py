@@ -47,7 +47,7 @@ class Scheme:
 
 def measure(quick: bool, progress: Progress) -> Result:
     """Run the benchmark; the quick version uses groups of two instead of three, and fewer draws."""
-    size, draws = (2, 1000) if quick else (3, 5000)
+    size, draws = (2, 500) if quick else (3, 5000)
     bar = progress.add_task("episodes", total=len(SCHEMES) + 2)
     case = build()
     progress.advance(bar)
