@@ -247,7 +247,7 @@ class Verdict:
     steps: tuple[tuple[int, float], ...] = ()
     """Optional step rewards as (end offset in the sample's text, reward), in increasing order of offset."""
     turn_rewards: tuple[float, ...] = ()
-    """Optional rewards of an episode's turns, one for each turn that the policy wrote."""
+    """Optional rewards of an episode's turns, one for each turn that the policy wrote; they add up to ``reward``."""
     reason: str = ""
     """Why the sample was rejected or not scored: a line or two, and the end of the verifier's output."""
     cause: str = ""
@@ -289,6 +289,11 @@ class Verdict:
         """Copy with the floor as its reward; ``None``: 0 until ``settle_floors`` decides."""
         reward = 0.0 if floor is None else floor
         return replace(self, reward=reward, steps=(), turn_rewards=(), open_floor=floor is None)
+
+    def with_reward(self, reward: float) -> Verdict:
+        """Copy with another reward; the difference falls on the last turn."""
+        turns = self.turn_rewards and (*self.turn_rewards[:-1], self.turn_rewards[-1] + reward - self.reward)
+        return replace(self, reward=reward, turn_rewards=turns)
 
     @property
     def has_reward(self) -> bool:
@@ -338,7 +343,7 @@ def settle_floors(verdicts: Sequence[Verdict]) -> tuple[Verdict, ...]:
     """Set undeclared floors to ``min(0, lowest scored reward)``, so that no rejected sample beats a scored one."""
     lowest = min((verdict.reward for verdict in verdicts if verdict.status == "scored"), default=0.0)
     return tuple(
-        replace(verdict, reward=min(verdict.reward, lowest)) if verdict.open_floor else verdict for verdict in verdicts
+        verdict.with_reward(min(verdict.reward, lowest)) if verdict.open_floor else verdict for verdict in verdicts
     )
 
 

@@ -138,14 +138,14 @@ class CreditConfig(Section):
     advantage_clip: float | None = Field(default=None, description="Clip advantages to plus or minus this value.", gt=0)
     gamma: float = Field(
         default=defaults.GAMMA,
-        description="Discount factor between step rewards (per span, not per token).",
+        description="Discount factor between the rewards of steps or turns (not per token).",
         ge=0,
         le=1,
     )
     per: Literal["turn", "episode"] = Field(
         default=defaults.CREDIT_PER,
-        description="For episodes with turn rewards: each turn is credited with the rewards from it on, or the whole "
-        "episode with their sum.",
+        description="For episodes: credit each turn with the rewards from that turn on, or every turn with the reward "
+        "of the whole episode.",
     )
     truncated: Literal["count", "mask", "penalise"] = Field(
         default=defaults.TRUNCATED,

@@ -52,8 +52,9 @@ class Credit:
 
     Unscored samples, and truncated samples under ``mask``, are excluded from the statistics of their group and from the
     loss. A group with fewer than ``min_scored`` remaining samples is dropped. Step rewards are discounted span by span;
-    a sample without step rewards is a single span. The turns of an episode with turn rewards are its spans, unless
-    ``per`` is ``episode``. A penalty at a decision (KL in the reward) is subtracted from the reward of its span.
+    a sample without step rewards is a single span. The spans of an episode without step rewards are its turns, whatever
+    its verdict: a span must depend on the past only, or the baselines are biased. With ``per = "episode"``, an episode
+    is a single span. A penalty at a decision (KL in the reward) is subtracted from the reward of its span.
     """
 
     estimator: Estimator = group_norm
@@ -118,45 +119,68 @@ class Credit:
         return with_facts(self.estimator, partial(_facts, groups, kept))
 
     def _rewards(self, kept: Sequence[Kept]) -> list[list[float]]:
-        """Return the span rewards of each sample. Length and truncation penalties go to the last span.
+        """Return the span rewards of each sample, with length and truncation penalties.
 
         A sample rejected without a declared floor gets at most the lowest return of the scored samples in its group.
         """
-        shaping_M = self._shaping([sample for _, sample, _ in kept])
+        shaping = self._shaping([sample for _, sample, _ in kept])
         rewards = [
-            _shaped(self._span_rewards(verdict), float(shaping))
-            for (_, _, verdict), shaping in zip(kept, shaping_M, strict=True)
+            self._span_rewards(sample, verdict, shaping_T)
+            for (_, sample, verdict), shaping_T in zip(kept, shaping, strict=True)
         ]
         lowest: dict[int, float] = {}
         for (number, _, verdict), reward_S in zip(kept, rewards, strict=True):
             if verdict.status == "scored":
                 lowest[number] = min(lowest.get(number, math.inf), returns_to_go(reward_S, self.gamma)[0])
         return [
-            [min(reward_S[0], lowest.get(number, math.inf))] if verdict.open_floor else reward_S
+            _lowered(reward_S, lowest.get(number, math.inf), self.gamma) if verdict.open_floor else reward_S
             for (number, _, verdict), reward_S in zip(kept, rewards, strict=True)
         ]
 
-    def _span_rewards(self, verdict: Verdict) -> list[float]:
-        """Return the rewards of the spans; a sample without step or turn rewards is a single span."""
-        if self.per == "episode" and verdict.turn_rewards:
-            return [verdict.reward]
-        return [reward for _, reward in verdict.steps] or list(verdict.turn_rewards) or [verdict.reward]
+    def _division(self, sample: Sample, verdict: Verdict) -> Literal["whole", "turns", "steps"]:
+        """Return what the spans of a sample are."""
+        if sample.turns and self.per == "episode":
+            return "whole"
+        if verdict.steps:
+            return "steps"
+        return "turns" if sample.turns else "whole"
+
+    def _span_rewards(self, sample: Sample, verdict: Verdict, shaping_T: Sequence[float]) -> list[float]:
+        """Return the rewards of the spans with the penalties of the turns.
+
+        An episode without turn rewards has its reward at the end. If the spans are not the turns, penalties go to the
+        last span.
+        """
+        match self._division(sample, verdict):
+            case "turns":
+                reward_T = verdict.turn_rewards or [0.0] * (len(shaping_T) - 1) + [verdict.reward]
+                return [reward + shaping for reward, shaping in zip(reward_T, shaping_T, strict=True)]
+            case "steps":
+                reward_S = [reward for _, reward in verdict.steps]
+            case "whole":
+                reward_S = [verdict.reward]
+        return [*reward_S[:-1], reward_S[-1] + math.fsum(shaping_T)]
 
     def _spans_of_rows(self, sample: Sample, verdict: Verdict) -> list[NDArray[np.int64]]:
         """Return the span of each decision, row by row."""
-        if verdict.turn_rewards and self.per == "turn":
-            return [_turn_of_decisions(row, number, sample.turns) for number, row in enumerate(sample.rows)]
-        return [_span_of_decisions(row, verdict) for row in sample.rows]
+        match self._division(sample, verdict):
+            case "whole":
+                return [np.zeros(len(row.decisions), np.int64) for row in sample.rows]
+            case "steps":
+                return [_step_of_decisions(row, verdict) for row in sample.rows]
+            case "turns":
+                return [_turn_of_decisions(row, number, sample) for number, row in enumerate(sample.rows)]
 
-    def _shaping(self, samples: Sequence[Sample]) -> torch.Tensor:
-        """Return the length and truncation penalties of each sample, to be added to its reward."""
-        shaping_M, _ = self._after_truncation(samples)
+    def _shaping(self, samples: Sequence[Sample]) -> list[list[float]]:
+        """Return the penalties of each sample turn by turn: for the length of each turn, and for a truncated end."""
+        truncation_M, _ = self._after_truncation(samples)
+        lengths = [[turn.end - turn.start for turn in _written(s)] or [s.summary().length] for s in samples]
+        penalty_T = torch.zeros(sum(map(len, lengths)), dtype=torch.float64)
         if (rule := self.length_penalty) is not None:
-            length_M = torch.tensor([sample.summary().length for sample in samples])
-            shaping_M = shaping_M + rule.weight * soft_length_penalty(
-                length_M, max_length=rule.limit, buffer=rule.buffer
-            )
-        return shaping_M
+            length_T = torch.tensor([length for turns in lengths for length in turns])
+            penalty_T = rule.weight * soft_length_penalty(length_T, max_length=rule.limit, buffer=rule.buffer)
+        shaping = [part_T.tolist() for part_T in penalty_T.split([len(turns) for turns in lengths])]
+        return [[*own[:-1], own[-1] + float(end)] for own, end in zip(shaping, truncation_M, strict=True)]
 
     def _after_truncation(self, samples: Sequence[Sample]) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the truncation penalty of each sample, and which samples to keep."""
@@ -176,14 +200,19 @@ def _facts(groups: Sequence[Group], kept: Sequence[Kept]) -> SampleFacts:
     )
 
 
-def _shaped(reward_S: Sequence[float], shaping: float) -> list[float]:
-    return [*reward_S[:-1], reward_S[-1] + shaping]
+def _lowered(reward_S: Sequence[float], highest: float, gamma: float) -> list[float]:
+    """Lower all returns-to-go by the same amount, so that the first one is at most ``highest``."""
+    excess = max(0.0, returns_to_go(reward_S, gamma)[0] - highest)
+    return [*(reward - (1 - gamma) * excess for reward in reward_S[:-1]), reward_S[-1] - excess]
 
 
-def _span_of_decisions(sample: Sample, verdict: Verdict) -> NDArray[np.int64]:
-    """Return the span of each decision."""
-    if not verdict.steps:
-        return np.zeros(len(sample.decisions), np.int64)
+def _written(sample: Sample) -> list[Turn]:
+    """Return the policy's turns of an episode."""
+    return [turn for turn in sample.turns if turn.role == "assistant"]
+
+
+def _step_of_decisions(sample: Sample, verdict: Verdict) -> NDArray[np.int64]:
+    """Return the step of each decision."""
     start_N = sample.decisions.text_start_N
     if start_N is None:
         raise TrainingError(
@@ -195,10 +224,9 @@ def _span_of_decisions(sample: Sample, verdict: Verdict) -> NDArray[np.int64]:
     return span_N.astype(np.int64)
 
 
-def _turn_of_decisions(row: Sample, number: int, turns: Sequence[Turn]) -> NDArray[np.int64]:
-    """Return the turn of each decision, counted over the policy's turns of the whole episode."""
-    written = [turn for turn in turns if turn.role == "assistant"]
-    of_row = [(index, turn) for index, turn in enumerate(written) if turn.row == number]
+def _turn_of_decisions(row: Sample, number: int, sample: Sample) -> NDArray[np.int64]:
+    """Return the turn of each decision of a row, counted over the policy's turns of the whole episode."""
+    of_row = [(index, turn) for index, turn in enumerate(_written(sample)) if turn.row == number]
     starts = np.asarray([turn.start for _, turn in of_row])
     indices = np.asarray([index for index, _ in of_row])
     return indices[np.searchsorted(starts, row.decisions.position_N, side="right") - 1].astype(np.int64)

@@ -248,12 +248,32 @@ class _Episode:
         return replace(last, text=self.text, finish=self.finish, turns=tuple(self.turns), earlier_rows=tuple(rows[:-1]))
 
     def verdict(self, verdict: Verdict) -> Verdict:
-        """Return the final verdict; rewards of replies and the verdict's own are the rewards of the turns."""
-        if verdict.status != "scored" or not any(self.rewards) or verdict.turn_rewards or verdict.steps:
+        """Return the final verdict with the rewards of the turns: those of replies, and the verdict's own at the end.
+
+        The reward of a rejected episode is the floor, whatever its replies were worth: its last turn loses the rest.
+        """
+        if verdict.turn_rewards:
+            return _checked_turn_rewards(verdict, self.written)
+        if not verdict.has_reward or not any(self.rewards) or verdict.steps:
             return verdict
         rewards = [*self.rewards, 0.0][: self.written]
+        if verdict.status == "rejected":
+            rewards[-1] = verdict.reward - math.fsum(rewards[:-1])
+            return replace(verdict, turn_rewards=tuple(rewards))
         rewards[-1] += verdict.reward
         return replace(verdict, reward=math.fsum(rewards), turn_rewards=tuple(rewards))
+
+
+def _checked_turn_rewards(verdict: Verdict, turns: int) -> Verdict:
+    """Return a verdict of the environment unless its turn rewards do not fit the episode."""
+    total = math.fsum(verdict.turn_rewards)
+    if len(verdict.turn_rewards) != turns:
+        reason = f"the verdict has {len(verdict.turn_rewards)} turn rewards, but the policy wrote {turns} turns"
+    elif not math.isclose(total, verdict.reward, rel_tol=1e-6, abs_tol=1e-6):
+        reason = f"the turn rewards add up to {total:g}, but the reward of the episode is {verdict.reward:g}"
+    else:
+        return verdict
+    return Verdict.unscored(Cause.BAD_RETURN, reason)
 
 
 def _row(turns: Sequence[Sample], starts: Sequence[int]) -> Sample:

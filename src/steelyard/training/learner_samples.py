@@ -85,7 +85,7 @@ def save_samples(folder: Path, samples: Sequence[LearnerSample], note: dict[str,
     for item in samples:
         row, arrays = pack_sample(item.sample)
         values = {"advantage": item.advantage_N, "old_logp": item.old_logp_N, "reference_logp": item.reference_logp_N}
-        rows.append(row)
+        rows.append(row | {"number": item.number})
         packed.append(arrays | {name: array for name, array in values.items() if array is not None})
     write_rows(folder, "samples", {"note": note, "samples": rows}, packed)
 
@@ -95,7 +95,11 @@ def load_samples(folder: Path) -> list[LearnerSample]:
     table, packed = read_rows(folder, "samples")
     return [
         LearnerSample(
-            unpack_sample(row, arrays), arrays["advantage"], arrays.get("old_logp"), arrays.get("reference_logp")
+            unpack_sample(row, arrays),
+            arrays["advantage"],
+            arrays.get("old_logp"),
+            arrays.get("reference_logp"),
+            row.get("number"),
         )
         for row, arrays in zip(table["samples"], packed, strict=True)
     ]
