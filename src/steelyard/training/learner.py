@@ -185,11 +185,12 @@ class Learner:
         self.policy.train(True)
         self.optimiser.zero_grad(set_to_none=True)
         parts = minibatches(learnt, self.rule.minibatches, self.rule.epochs, (self.rule.seed, step))
-        steps = self.rule.epochs * min(self.rule.minibatches, int(sample_labels(learnt).max()) + 1)
+        count = int(sample_labels(learnt).max()) + 1
+        steps = self.rule.epochs * min(self.rule.minibatches, count)
         advance = _progress(report, self.rule.epochs * len(learnt), steps)
         results = [self._minibatch(part, step, partial(advance, number)) for number, part in enumerate(parts, start=1)]
         self._settle()
-        self._adapt_kl(results, len(learnt))
+        self._adapt_kl(results, count)
         return metrics | _mean_metrics(results)
 
     def _minibatch(
