@@ -19,7 +19,7 @@ from tests.unit.training.test_episodes import play
 
 
 def forked() -> tuple[Any, list[Group]]:
-    policy, groups = play(5, 6, forking=True, rule=CutRule(0.9, 5), count=4)
+    policy, groups = play(5, 5, forking=True, rule=CutRule(0.8, 0, 0.98), count=6)
     assert any(sample.earlier_rows for group in groups for sample in group.samples)
     return policy, groups
 
