@@ -15,18 +15,18 @@ import signal
 import tempfile
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from rich.progress import Progress
 
-from benchmarks.episodes.unruly_sessions import WORDS, UnrulySessions, expected_end
+from benchmarks.episodes.unruly_sessions import SHARE, WORDS, UnrulySessions
 from benchmarks.framework.orphans import parent_of, pool_processes, wait_for_pool_processes
 from benchmarks.framework.result import Cell, Figure, Result
 from benchmarks.robustness import resume
-from benchmarks.verification.misbehaving import LIMITS, Expected
+from benchmarks.verification.misbehaving import LIMITS, MISBEHAVING, Expected
 from steelyard.environments import EnvironmentVerifier, Session, SessionEnvironment
 from steelyard.environments.running import sample_seed
 from steelyard.types import Reply, Sample, SampleKey, Task, Verdict
@@ -60,20 +60,27 @@ def measure(quick: bool, progress: Progress) -> Result:
 
 
 def faults(
-    count: int, progress: Progress, rows: list[dict[str, Cell]], *, limits: WorkerLimits = LIMITS, kills: int = 2
+    count: int,
+    progress: Progress,
+    rows: list[dict[str, Cell]],
+    *,
+    limits: WorkerLimits = LIMITS,
+    share: float = SHARE,
+    kinds: Sequence[str] = MISBEHAVING,
 ) -> list[Figure]:
     """Play episodes while workers are killed, and check the outcome and the replies of every one."""
     task = progress.add_task("misbehaving replies", total=count)
     with tempfile.TemporaryDirectory() as scratch:
         log = Path(scratch) / "opened"
-        pool = ProcessPool(EnvironmentVerifier(UnrulySessions(log)), workers=WORKERS, limits=limits)
+        environment = UnrulySessions(log, share, kinds)
+        pool = ProcessPool(EnvironmentVerifier(environment), workers=WORKERS, limits=limits)
         found: Counter[SampleKey] = Counter()
         outcomes: Counter[tuple[Expected, Expected, bool]] = Counter()
         try:
             with killed_workers() as killed:
                 for sample, verdict in play(pool, count):
                     found[sample.key] += 1
-                    wanted, same = expected_end(sample_seed(0, sample.key), sample)
+                    wanted, same = environment.expected_end(sample_seed(0, sample.key), sample)
                     outcomes[wanted, Expected(verdict.status, verdict.cause, verdict.detail), same] += 1
                     progress.advance(task)
         finally:
@@ -94,7 +101,7 @@ def faults(
             max(BLAMED, 2 / count),
         ),
         Figure("episodes with a changed reply", _number(outcomes, lambda _, __, same: not same), "<=", 0),
-        Figure("workers killed", killed.total(), ">=", kills),
+        Figure("workers killed", killed.total(), ">=", 2),
         Figure("sessions replayed", opened - len(found), ">=", 1),
         Figure("processes left after closing", wait_for_pool_processes(0), "<=", 0),
     ]
