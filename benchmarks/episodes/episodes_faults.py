@@ -42,7 +42,7 @@ KILL_SECONDS = 0.5
 BLAMED = 0.005
 """Accepted share of episodes that end differently because a kill hit the same reply twice, or one that misbehaves."""
 KILLS, QUICK_KILLS = 100, 3
-STEPS, QUICK_STEPS = 500, 16
+STEPS, QUICK_STEPS = 250, 16
 TURNS = 4
 
 

@@ -52,7 +52,7 @@ def settle(
     if isinstance(mode, BatchMode) and len(call.items) > 1 and _failed_as_a_whole(verdicts):
         return [], call.one_by_one()
     histories = [
-        (*before, verdict) if not verdict.has_reward else ()
+        (*before, verdict) if verdict.status == "unscored" else ()
         for before, verdict in zip(call.before, verdicts, strict=True)
     ]
     if isinstance(mode, GroupMode):

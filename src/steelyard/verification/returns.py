@@ -125,7 +125,7 @@ def _checked_continuation(verdict: Verdict) -> Reply | None:
 def _checked_message(raw: object) -> Message:
     message = cast("Mapping[str, Any]", raw)
     if not isinstance(raw, Mapping) or not {"role", "content"} <= set(message):
-        raise BadReturn(f"a reply consists of messages with role and content, got {_shown(raw)}")
+        raise BadReturn(f"a reply consists of messages with role and content, got {_shown(cast('object', raw))}")
     role, content = str(message["role"]), str(message["content"])
     if role not in REPLY_ROLES:
         raise BadReturn(f"the role of a reply must be one of {', '.join(REPLY_ROLES)}, got {shown(role, 100)}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Sequence
 from typing import Any
 
@@ -78,11 +79,12 @@ def test_the_calls_of_an_episode_go_to_the_actor_with_its_session(monkeypatch: p
     ray = FakeRay()
     monkeypatch.setattr(pools, "Connection", ray.connection)
     monkeypatch.setattr(pools, "VerifierActor", Replying)
-    pool = RayPool(EnvironmentVerifier(Counting()), workers=2, workers_per_actor=1)
+    pool, chance = RayPool(EnvironmentVerifier(Counting()), workers=2, workers_per_actor=1), random.Random(0)
 
     def turn() -> list[set[SampleKey]]:
-        """Write a turn in eight episodes, and return the episodes that each actor got."""
-        pool.submit([episode("1", "more", "1", key=SampleKey(0, number, 0, 0)) for number in range(8)])
+        """Write a turn in eight episodes, in any order, and return the episodes that each actor got."""
+        numbers = chance.sample(range(8), 8)
+        pool.submit([episode("1", "more", "1", key=SampleKey(0, number, 0, 0)) for number in numbers])
         assert len(list(pool.completed(wait=True))) == 8
         found = [set(handle.actor.seen) for handle in ray.handles]
         for handle in ray.handles:

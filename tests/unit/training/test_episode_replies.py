@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from steelyard.environments import Environment, EnvironmentVerifier
+from steelyard.errors import VerifierError
 from steelyard.policies.tokens.conversation import Conversations
 from steelyard.sampling.base import Decoding, SampleRequest
 from steelyard.sampling.local import LocalSampler
@@ -86,7 +87,7 @@ def test_an_initial_observation_that_the_model_cannot_read_leaves_its_samples_un
 
 def test_unreadable_replies_count_for_the_circuit_breaker() -> None:
     tasks = [Task("t", "1 2", {"says": "unknown"})] * 4
-    with pytest.raises(Exception, match="closed vocabulary"):
+    with pytest.raises(VerifierError, match="closed vocabulary"):
         play(Pipeline([CircuitBreaker(window=64)], InlinePool(EnvironmentVerifier(Says()))), tasks)
 
 
