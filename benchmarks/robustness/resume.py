@@ -15,7 +15,7 @@ import random
 import signal
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,10 @@ KILLS = 25
 STEPS = 80
 SAVE_EVERY = 2
 PATIENCE = 120.0
+MOMENTS = ("start", "step", "write")
+"""When a run is killed, in turn."""
+TURNS_FILE = "turns"
+"""File next to the run folders in which an environment may note that an episode is under way."""
 LORA: dict[str, Any] = {"lora": {"rank": 4, "alpha": 8}}
 MODES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "full, static copy": ({}, {}),
@@ -48,6 +52,8 @@ class Outcome:
     kills: int
     in_writes: int
     differences: tuple[str, ...]
+    in_turns: int = 0
+    """Kills between two turns of an episode."""
 
 
 def measure(quick: bool, progress: Progress) -> Result:
@@ -86,19 +92,34 @@ def _detail(mode: str, outcome: Outcome) -> dict[str, Cell]:
 
 
 def disturb(
-    context: Any, mode: str, scratch: Path, kills: int, steps: int, seed: int, killed: Any = lambda: None
+    context: Any,
+    mode: str,
+    scratch: Path,
+    kills: int,
+    steps: int,
+    seed: int,
+    killed: Callable[[], object] = lambda: None,
+    *,
+    tables: Callable[[str, Path, str, int], dict[str, Any]] | None = None,
+    moments: Sequence[str] = MOMENTS,
 ) -> Outcome:
-    """Let one run finish undisturbed, kill another ``kills`` times, and compare them at the end."""
-    undisturbed = _start(context, mode, scratch, "undisturbed", steps)
+    """Let one run finish undisturbed, kill another ``kills`` times at ``moments``, and compare them at the end."""
+
+    def start(name: str) -> Any:
+        process = context.Process(target=start_or_resume, args=((tables or mode_tables)(mode, scratch, name, steps),))
+        process.start()
+        return process
+
+    undisturbed = start("undisturbed")
     undisturbed.join()
     if undisturbed.exitcode != 0:
         raise RuntimeError(f"{mode}: the undisturbed run ended with exit code {undisturbed.exitcode}")
     chance = random.Random(seed)
     folder = scratch / "killed"
-    done = in_writes = 0
+    done = in_writes = in_turns = 0
     while done < kills:
-        process = _start(context, mode, scratch, "killed", steps)
-        wanted = ("start", "step", "write")[done % 3]
+        process = start("killed")
+        wanted = moments[done % len(moments)]
         if not _wait(process, folder, wanted, chance):
             break
         writing = _writing(folder)
@@ -108,17 +129,12 @@ def disturb(
             break
         done += 1
         in_writes += writing
+        in_turns += wanted == "turn"
         killed()
-    last = _start(context, mode, scratch, "killed", steps)
+    last = start("killed")
     last.join()
     wrong = () if last.exitcode == 0 else (f"the last process ended with exit code {last.exitcode}",)
-    return Outcome(done, in_writes, (*wrong, *differences(scratch / "undisturbed", folder)))
-
-
-def _start(context: Any, mode: str, scratch: Path, name: str, steps: int) -> Any:
-    process = context.Process(target=start_or_resume, args=(tables(mode, scratch, name, steps),))
-    process.start()
-    return process
+    return Outcome(done, in_writes, (*wrong, *differences(scratch / "undisturbed", folder)), in_turns)
 
 
 def start_or_resume(data: dict[str, Any]) -> None:
@@ -132,7 +148,7 @@ def start_or_resume(data: dict[str, Any]) -> None:
     run(config, Supplied(), resume=begun)
 
 
-def tables(mode: str, scratch: Path, name: str, steps: int) -> dict[str, Any]:
+def mode_tables(mode: str, scratch: Path, name: str, steps: int) -> dict[str, Any]:
     """Return the settings for a tiny policy on sequences (or fill-in if masked) with all stateful features enabled."""
     model, reference = MODES[mode]
     small: dict[str, Any] = {"layers": 1, "width": 32, "heads": 2, "kv_heads": 1, "max_length": 32}
@@ -158,13 +174,16 @@ def tables(mode: str, scratch: Path, name: str, steps: int) -> dict[str, Any]:
 
 def _wait(process: Any, folder: Path, wanted: str, chance: random.Random) -> bool:
     """Wait for the moment to kill; return False if the process ended before it."""
-    rows, deadline = _rows(folder), time.monotonic() + PATIENCE
+    rows, turns, deadline = _rows(folder), _turns(folder), time.monotonic() + PATIENCE
     if wanted == "start":
         time.sleep(chance.uniform(0.0, 1.5))
         return process.is_alive()
     while time.monotonic() < deadline and process.is_alive():
         if wanted == "write" and _writing(folder):
             time.sleep(chance.uniform(0.0, 0.01))
+            return process.is_alive()
+        if wanted == "turn" and _turns(folder) != turns:
+            time.sleep(chance.uniform(0.0, 0.002))
             return process.is_alive()
         if wanted == "step" and _rows(folder) > rows:
             time.sleep(chance.uniform(0.0, 0.3))
@@ -176,6 +195,12 @@ def _wait(process: Any, folder: Path, wanted: str, chance: random.Random) -> boo
 def _rows(folder: Path) -> int:
     path = folder / "metrics.jsonl"
     return path.read_bytes().count(b"\n") if path.exists() else 0
+
+
+def _turns(folder: Path) -> bytes:
+    """Return what an environment wrote in a later turn of an episode; every turn writes something else."""
+    path = folder.parent / TURNS_FILE
+    return path.read_bytes() if path.exists() else b""
 
 
 def _writing(folder: Path) -> bool:

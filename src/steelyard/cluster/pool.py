@@ -121,13 +121,13 @@ class RayPool(BackgroundPool):
             self._collect()
 
     def _hand_out(self) -> None:
-        for actor in sorted(self._actors, key=lambda actor: len(actor.chunks)):
-            while actor.up and len(actor.chunks) < CHUNKS_AHEAD and (calls := self._take_chunk()):
+        for actor in sorted(self._actors, key=lambda actor: (len(actor.chunks), self._queue.held_by(actor))):
+            while actor.up and len(actor.chunks) < CHUNKS_AHEAD and (calls := self._take_chunk(actor)):
                 items = self.ray.put([[without_decisions(item) for item in call.items] for call in calls])
                 reference = actor.handle.verify.remote(items)
                 actor.chunks[reference] = _Chunk(calls, time.monotonic())
 
-    def _take_chunk(self) -> tuple[Call, ...]:
+    def _take_chunk(self, actor: _Actor) -> tuple[Call, ...]:
         """Take enough calls to keep an actor's workers busy for ``CHUNK_SECONDS``, but no more than its share.
 
         A chunk that contains previously lost calls is smaller, so that its verdicts arrive sooner.
@@ -136,7 +136,7 @@ class RayPool(BackgroundPool):
         share = -(-len(self._queue) // (CHUNKS_AHEAD * len(self._actors)))
         size = max(1, min(MAX_CHUNK, size, share))
         taken: list[Call] = []
-        while len(taken) < size and (call := self._take()) is not None:
+        while len(taken) < size and (call := self._take(actor)) is not None:
             taken.append(call)
             if call.before[0]:
                 size = min(size, MAX_RETRIED_CHUNK)
@@ -187,7 +187,7 @@ class RayPool(BackgroundPool):
         seconds = (time.monotonic() - chunk.sent) * self.workers_per_actor / len(chunk.calls) / CHUNKS_AHEAD
         self._call_seconds += 0.2 * (seconds - self._call_seconds)
         self._count(result["counts"])
-        self._deliver([(SampleKey(*key), Verdict.from_json(verdict)) for key, verdict in result["verdicts"]])
+        self._deliver([(SampleKey(*key), Verdict.from_json(verdict)) for key, verdict in result["verdicts"]], actor)
 
     def _replace(self, actor: _Actor, error: Exception) -> None:
         """Replace a lost actor and retry its calls elsewhere, up to ``MAX_LOSSES`` times."""
@@ -202,6 +202,7 @@ class RayPool(BackgroundPool):
         calls = [call for chunk in actor.chunks.values() for call in chunk.calls]
         again, given_up = _after_loss(calls, reason)
         self._count({"pool/actors_lost": 1})
+        self._worker_gone(actor)
         self._put_back(again)
         self._deliver(given_up)
 

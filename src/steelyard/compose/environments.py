@@ -11,8 +11,9 @@ from steelyard.policies.base import Policy
 from steelyard.policies.causal import CausalPolicy
 from steelyard.policies.tokens.conversation import Conversations, require_replies
 from steelyard.sampling.base import EpisodeSampler, Sampler
+from steelyard.sampling.local import LocalSampler
 from steelyard.training.episodes import EpisodeLimits, Episodes
-from steelyard.verification import AnyVerifier, Pool, load_function
+from steelyard.verification import AnyVerifier, Pool, Verifier, load_function
 
 
 def environment_of(candidate: object) -> Environment | None:
@@ -38,6 +39,11 @@ def environment_verifier(config: Config, candidate: object) -> EnvironmentVerifi
     return EnvironmentVerifier(environment, seed=config.run.seed)
 
 
+def inline(config: Config, verifier: Verifier) -> bool:
+    """Return whether the verifier runs in this process."""
+    return config.verify.pool == "inline" or (config.verify.pool == "auto" and not verifier.isolate)
+
+
 def with_episodes(
     config: Config, policy: Policy, verifier: AnyVerifier | None, sampler: Sampler, pool: Pool
 ) -> tuple[Sampler, Pool]:
@@ -57,5 +63,6 @@ def with_episodes(
     episode = config.episode
     limits = EpisodeLimits(episode.max_turns, episode.max_tokens, positions(config, policy) or policy.max_length)
     starts = type(verifier.environment).start is not Environment.start
-    episodes = Episodes(sampler, pool, Conversations(policy.codec), limits, starts=starts)
+    fixed_order = config.episode.order == "fixed" and isinstance(sampler, LocalSampler) and not inline(config, verifier)
+    episodes = Episodes(sampler, pool, Conversations(policy.codec), limits, starts=starts, fixed_order=fixed_order)
     return episodes, episodes.verdicts

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from steelyard import config as configs
-from steelyard.compose.environments import environment_verifier
+from steelyard.compose.environments import environment_verifier, inline
 from steelyard.compose.judge import with_judge
 from steelyard.compose.supplied import NOTHING_SUPPLIED, Supplied, with_domain
 from steelyard.config import Config
@@ -107,7 +107,7 @@ def _engine(config: Config, verifier: Verifier) -> Pool:
         log.warning("%s runs code: %s", verifier.name, describe_level())
     verify = config.verify
     blame = Blame(verify.tries, dict(verify.blame))
-    if verify.pool == "inline" or (verify.pool == "auto" and not verifier.isolate):
+    if inline(config, verifier):
         return InlinePool(verifier, blame)
     settings: dict[str, Any] = {
         "limits": WorkerLimits(**{name: value or None for name, value in verify.limits}),  # pyright: ignore[reportArgumentType]

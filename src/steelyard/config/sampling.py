@@ -115,6 +115,12 @@ class EpisodeConfig(Section):
         "has positions for.",
         ge=1,
     )
+    order: Literal["fixed", "arrival"] = Field(
+        default="fixed",
+        description="When an episode continues whose environment runs in workers. fixed: in an order that does not "
+        "depend on the time that replies take, so that resumed runs are identical bit for bit (local sampler). "
+        "arrival: as soon as its reply arrives.",
+    )
 
 
 class LengthPenaltyConfig(Section):

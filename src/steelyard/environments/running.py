@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -44,7 +44,8 @@ class EnvironmentVerifier(Verifier):
     def __init__(self, environment: Environment, *, seed: int = 0, max_sessions: int = 1024) -> None:
         self.environment, self.seed, self.max_sessions = environment, seed, max_sessions
         self.name, self.floor, self.blame = name_of(environment), environment.floor, dict(environment.blame)
-        self.isolate = environment.isolate
+        self.isolate, self.keeps_processes = environment.isolate, environment.keeps_processes
+        self.sessions = isinstance(environment, SessionEnvironment)
         self._sessions: OrderedDict[SampleKey, OpenSession] = OrderedDict()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -62,9 +63,9 @@ class EnvironmentVerifier(Verifier):
             if isinstance(self.environment, SessionEnvironment):
                 answer = self._session_answer(self.environment, item, turns)
             elif sample.finish == "stop":
-                answer = self.environment.reply(task, turns)
+                answer = _unwrapped(self.environment.reply(task, turns))
             else:
-                answer = self.environment.cut_off(task, turns, sample.finish)
+                answer = _unwrapped(self.environment.cut_off(task, turns, sample.finish))
         except NotReproducibleError as error:
             return Verdict.unscored(Cause.NOT_REPRODUCIBLE, str(error))
         if not is_reply(answer):
@@ -74,6 +75,13 @@ class EnvironmentVerifier(Verifier):
         return Verdict.continues(checked_reply(answer))
 
     # --- sessions ------------------------------------------------------------------------------------------------
+
+    def open_sessions(self) -> Collection[SampleKey]:
+        return self._sessions.keys()
+
+    def close_sessions(self) -> None:
+        while self._sessions:
+            _close(self._sessions.popitem()[1].session)
 
     def _session_answer(self, environment: SessionEnvironment, item: Item, turns: Turns) -> Answer:
         key, finish = item.sample.key, item.sample.finish
@@ -86,7 +94,8 @@ class EnvironmentVerifier(Verifier):
             opened = self._replayed(environment, item.task, key, answered)
         text = "" if answered is turns else turns[-1]["content"]
         try:
-            answer = opened.session.reply(text) if finish == "stop" else opened.session.cut_off(text, finish)
+            session = opened.session
+            answer = _unwrapped(session.reply(text) if finish == "stop" else session.cut_off(text, finish))
         except BaseException:
             _close(opened.session)
             raise
@@ -104,7 +113,7 @@ class EnvironmentVerifier(Verifier):
         try:
             while len(seen) < len(turns):
                 written = turns[len(seen)]
-                answer = session.reply(written["content"])
+                answer = _unwrapped(session.reply(written["content"]))
                 replied = checked_reply(answer).messages if is_reply(answer) else ()
                 seen = (*seen, written, *replied)
                 if not replied or turns[: len(seen)] != seen:
@@ -133,6 +142,11 @@ def sample_seed(seed: int, key: SampleKey) -> int:
 def is_reply(answer: object) -> bool:
     """Return whether the answer continues the episode."""
     return isinstance(answer, Reply | str) or (isinstance(answer, list | tuple) and as_number(answer) is None)
+
+
+def _unwrapped(answer: Answer) -> Answer:
+    """Return the reply in ``Verdict.continues(reply)``, or the answer itself."""
+    return answer.reply if isinstance(answer, Verdict) and answer.reply is not None else answer
 
 
 def _close(session: Session) -> None:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from steelyard.constraints.support_tables import join_tables
+from steelyard.errors import PolicyError
 from steelyard.policies.tokens.conversation import Continuation, Conversation, Conversations
 from steelyard.sampling.base import Closeable, Decoding, EpisodeSampler, NextTurn, SampleRequest, TurnQueue
 from steelyard.types import (
@@ -65,10 +66,15 @@ class Episodes:
         limits: EpisodeLimits,
         *,
         starts: bool = False,
+        fixed_order: bool = False,
     ) -> None:
-        """``starts``: the environment gives the initial observation; otherwise it is the task's prompt."""
+        """``starts``: the environment gives the initial observation; otherwise it is the task's prompt.
+
+        ``fixed_order``: turns continue in an order that does not depend on how long replies take. Then the sampler's
+        batches, and so every bit of the tokens' log-probs, are the same in every run.
+        """
         self.sampler, self.pool, self.conversations, self.limits = sampler, pool, conversations, limits
-        self.starts = starts
+        self.starts, self.fixed_order = starts, fixed_order
         self.verdicts = EpisodeVerdicts(pool)
 
     def publish(self, version: int) -> None:
@@ -82,12 +88,30 @@ class Episodes:
     def sample(self, requests: Sequence[SampleRequest], decoding: Decoding) -> Iterator[Sample]:
         """Yield episodes as they end."""
         started, failed = _start(self.pool, requests) if self.starts else (list(requests), [])
+        usable = [request for request in started if not self.starts or not self._unusable(request, decoding, failed)]
         for sample, verdict in failed:
             self.verdicts.keep(sample.key, verdict)
             yield sample
-        for sample, verdict in _Play(self, started, decoding).run():
+        for sample, verdict in _Play(self, usable, decoding).run():
             self.verdicts.keep(sample.key, verdict)
             yield sample
+
+    def _unusable(self, request: SampleRequest, decoding: Decoding, failed: list[Result]) -> bool:
+        """Return whether the model cannot read the initial observation; then its samples are added to ``failed``."""
+        try:
+            length = len(self.conversations.codec.encode(request.task.prompt))
+        except PolicyError as error:
+            reason = str(error)
+        else:
+            limit = self.limits.max_row
+            if limit is None or length + decoding.max_new_tokens <= limit:
+                return False
+            reason = (
+                f"the initial observation has {length} tokens; with sampling.max_new_tokens = "
+                f"{decoding.max_new_tokens} it exceeds the model's {limit} positions; shorten it"
+            )
+        failed += [(_empty(key), _bad_reply(self.pool, key, reason)) for key in request.keys]
+        return True
 
 
 class EpisodeVerdicts(Pool):
@@ -122,6 +146,11 @@ class _Play:
 
     def __init__(self, settings: Episodes, requests: Sequence[SampleRequest], decoding: Decoding) -> None:
         self.limits, self.pool, self.decoding = settings.limits, settings.pool, decoding
+        self.fixed_order = settings.fixed_order
+        self.waiting: deque[SampleKey] = deque()
+        """Episodes that wait for a reply, in the order in which they were submitted; only used in fixed order."""
+        self.arrived: dict[SampleKey, Verdict] = {}
+        """Answers whose turn has not come."""
         self.turns = TurnQueue()
         self.stream = settings.sampler.sample_turns(requests, decoding, self.turns)
         self.episodes = {
@@ -136,20 +165,46 @@ class _Play:
                 episode = self.episodes[sample.key]
                 episode.add_turn(sample)
                 self._submit(episode)
-            for key, verdict in _arrived(self.pool, wait=sample is None):
+            for key, verdict in self._answers(idle=sample is None):
                 if (finished := self._answered(self.episodes[key], key, verdict)) is not None:
                     self.turns.end(key)
                     del self.episodes[key]
                     yield finished
 
     def _submit(self, episode: _Episode) -> None:
-        self.pool.submit([Item(episode.request.task, episode.sample(), episode.request.count)])
+        sample = episode.sample()
+        self.pool.submit([Item(episode.request.task, sample, episode.request.count)])
+        if self.fixed_order:
+            self.waiting.append(sample.key)
+
+    def _answers(self, *, idle: bool) -> Iterator[tuple[SampleKey, Verdict]]:
+        """Yield the answers to continue with; ``idle``: the sampler has nothing else to do.
+
+        In fixed order, a third of the episodes may wait while the others are sampled. Which ones continue then depends
+        on the order of their turns alone.
+        """
+        if not self.fixed_order:
+            yield from _arrived(self.pool, wait=idle)
+            return
+        most = len(self.waiting) // 2 if idle else len(self.episodes) // 3
+        while len(self.waiting) > most:
+            key = self.waiting.popleft()
+            yield key, self._answer_to(key)
+
+    def _answer_to(self, key: SampleKey) -> Verdict:
+        """Wait for the answer to one episode."""
+        while key not in self.arrived:
+            self.arrived.update([next(iter(self.pool.completed(wait=True)))])
+        return self.arrived.pop(key)
 
     def _answered(self, episode: _Episode, key: SampleKey, verdict: Verdict) -> Result | None:
         """Continue the episode after a reply, or return it with its verdict."""
         if verdict.reply is None:
             return episode.sample(), episode.verdict(verdict)
-        request = episode.continue_with(verdict.reply, key)
+        try:
+            request = episode.continue_with(verdict.reply, key)
+        except PolicyError as error:
+            return episode.sample(), _bad_reply(self.pool, key, str(error))
         if request is None:
             self._submit(episode)
         else:
@@ -334,6 +389,13 @@ def _start(pool: Pool, requests: Sequence[SampleRequest]) -> tuple[list[SampleRe
         else:
             failed += [(_empty(key), _unstarted(answer)) for key in request.keys]
     return started, failed
+
+
+def _bad_reply(pool: Pool, key: SampleKey, reason: str) -> Verdict:
+    """Return the verdict of an episode whose reply the model cannot read."""
+    verdict = Verdict.unscored(Cause.BAD_RETURN, reason)
+    pool.observe(key, verdict)
+    return verdict
 
 
 def _unstarted(answer: Verdict) -> Verdict:

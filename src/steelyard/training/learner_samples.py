@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -79,11 +79,12 @@ def concatenate(arrays: Sequence[Array], device: torch.device) -> torch.Tensor:
 
 
 def save_samples(folder: Path, samples: Sequence[LearnerSample], note: dict[str, Any]) -> None:
-    """Write a batch so that it can be inspected, or loaded with ``load_samples``."""
+    """Write a batch so that it can be inspected, or loaded with ``load_samples``. An episode has one item per row."""
     rows: list[Row] = []
     packed: list[Arrays] = []
     for item in samples:
-        row, arrays = pack_sample(item.sample)
+        row, arrays = pack_sample(replace(item.sample, earlier_rows=()))
+        row["number"] = item.number
         values = {"advantage": item.advantage_N, "old_logp": item.old_logp_N, "reference_logp": item.reference_logp_N}
         rows.append(row | {"number": item.number})
         packed.append(arrays | {name: array for name, array in values.items() if array is not None})

@@ -29,11 +29,13 @@ from steelyard.types import (
 
 Row = dict[str, Any]
 Arrays = dict[str, np.ndarray]
+EARLIER = "earlier"
+"""Prefix of the arrays of an episode's earlier rows."""
 SUPPORT_ARRAYS = ("support_form", "support_start", "support_data")
 
 
 def pack_sample(sample: Sample) -> tuple[Row, Arrays]:
-    """Split a sample into JSON data and arrays."""
+    """Split a sample, with all rows of an episode, into JSON data and arrays."""
     decisions, rule = sample.decisions, sample.decisions.rule
     arrays: dict[str, np.ndarray | None] = {
         "token_ids": sample.token_ids,
@@ -58,7 +60,13 @@ def pack_sample(sample: Sample) -> tuple[Row, Arrays]:
         row["turns"] = [list(turn) for turn in sample.turns]
     if (recipe := decisions.support_recipe) is not None:
         row["replay"] = {"task": pack_task(recipe.task), "budget": recipe.budget}
-    return row, {name: array for name, array in arrays.items() if array is not None}
+    earlier = [pack_sample(part) for part in sample.earlier_rows]
+    if earlier:
+        row["earlier_rows"] = [part for part, _ in earlier]
+    own = {name: array for name, array in arrays.items() if array is not None}
+    return row, own | {
+        f"{EARLIER}.{number}.{name}": array for number, (_, part) in enumerate(earlier) for name, array in part.items()
+    }
 
 
 def unpack_sample(row: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Sample:
@@ -78,8 +86,22 @@ def unpack_sample(row: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> S
         arrays.get("start"),
     )
     plain = {name: row[name] for name in ("prompt_length", "text", "finish", "policy_version")}
-    turns = tuple(Turn(*turn) for turn in row.get("turns", ()))
-    return Sample(key=SampleKey(*row["key"]), token_ids=arrays["token_ids"], decisions=decisions, turns=turns, **plain)
+    return Sample(
+        key=SampleKey(*row["key"]),
+        token_ids=arrays["token_ids"],
+        decisions=decisions,
+        turns=tuple(Turn(*turn) for turn in row.get("turns", ())),
+        earlier_rows=tuple(
+            unpack_sample(part, _arrays_of(arrays, number)) for number, part in enumerate(row.get("earlier_rows", ()))
+        ),
+        **plain,
+    )
+
+
+def _arrays_of(arrays: Mapping[str, np.ndarray], number: int) -> Arrays:
+    """Return the arrays of one earlier row under their own names."""
+    prefix = f"{EARLIER}.{number}."
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
 
 
 def pack_task(task: Task) -> Row:

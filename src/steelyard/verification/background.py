@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from steelyard.errors import VerifierError
 from steelyard.types import SampleKey, Verdict
 from steelyard.verification.base import Item, Pool
-from steelyard.verification.calls import Batcher, Call, Settled
+from steelyard.verification.calls import Batcher, Call, CallQueue, Settled
 from steelyard.verification.transport import PackedVerifier
 
 
@@ -28,7 +28,7 @@ class BackgroundPool(Pool, ABC):
         self._listener = listener
         self._batcher = Batcher(verifier.mode)
         self._lock = threading.Condition()
-        self._queue: deque[Call] = deque()
+        self._queue = CallQueue(verifier.sessions)
         self._ready: deque[tuple[SampleKey, Verdict]] = deque()
         self._outstanding = 0
         self._counts: dict[str, float] = {}
@@ -98,7 +98,7 @@ class BackgroundPool(Pool, ABC):
 
     def _enqueue(self, calls: Iterable[Call]) -> None:
         self._raise_if_broken()
-        self._queue.extend(calls)
+        self._queue.add(calls)
         self._wake()
 
     def _raise_if_broken(self) -> None:
@@ -125,22 +125,25 @@ class BackgroundPool(Pool, ABC):
                 self._broken = error
                 self._lock.notify_all()
 
-    def _take(self, worker: object = None) -> Call | None:
-        """Remove and return the first call in the queue that has not already failed on this worker."""
+    def _take(self, worker: object, *, avoid: bool = False) -> Call | None:
+        """Remove and return the next call for this worker; with ``avoid``, none that has already failed on it."""
         with self._lock:
-            for number, call in enumerate(self._queue):
-                if worker is None or call.avoid_worker is not worker:
-                    del self._queue[number]
-                    return call
-        return None
+            return self._queue.take(worker, avoid=avoid)
 
     def _put_back(self, calls: Sequence[Call]) -> None:
         """Put calls back at the front of the queue, in this order."""
         with self._lock:
-            self._queue.extendleft(reversed(calls))
+            self._queue.put_back(calls)
 
-    def _deliver(self, settled: Settled) -> None:
+    def _worker_gone(self, worker: object) -> None:
+        """Let other workers take the calls that wait for this one; its sessions are gone."""
         with self._lock:
+            self._queue.worker_ended(worker)
+
+    def _deliver(self, settled: Settled, worker: object = None) -> None:
+        """Hand out final verdicts and replies that came from ``worker``."""
+        with self._lock:
+            self._queue.settled(worker, settled)
             self._outstanding -= len(settled)
             if self._listener is None:
                 self._ready.extend(settled)

@@ -9,7 +9,7 @@ interface.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
@@ -97,10 +97,21 @@ class Verifier(ABC):
     """Whether the verifier runs in a separate process. Use ``False`` only if it is fast and cannot crash or hang."""
     blame: Mapping[str, Outcome] = MappingProxyType({})
     """Result of a persistent failure, by its cause: ``{"timeout": "rejected"}``."""
+    sessions: bool = False
+    """Whether it keeps a session for a sample between calls. Later calls for the sample then go to the same worker."""
+    keeps_processes: bool = False
+    """Whether processes that it starts during a call may live until the session of the sample ends."""
 
     @abstractmethod
     def verify(self, items: Sequence[Item]) -> list[Verdict]:
         """Return one verdict per item, in order. Pools turn exceptions into verdicts."""
+
+    def open_sessions(self) -> Collection[SampleKey]:
+        """Return the samples whose sessions are open in this process."""
+        return ()
+
+    def close_sessions(self) -> None:  # noqa: B027 - most verifiers have none
+        """Close all sessions. Pools call this when a worker ends."""
 
 
 class Pool(Protocol):
@@ -119,6 +130,9 @@ class Pool(Protocol):
         With a number, do the same but return after that many seconds without a verdict.
         """
         ...
+
+    def observe(self, key: SampleKey, verdict: Verdict) -> None:
+        """Take note of a verdict that was not given by this pool, such as for an unusable reply."""
 
     def metrics(self) -> dict[str, float]:
         """Return counters since the last call, such as lost workers, retries and cache hits."""

@@ -5,7 +5,8 @@ All pools use this module, so failures of a verifier have the same consequences 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from steelyard.types import SampleKey, Verdict
@@ -13,6 +14,8 @@ from steelyard.verification.base import BatchMode, Cause, GroupMode, Item, Mode,
 from steelyard.verification.blame import RETRYABLE, Blame, Failures
 
 Settled = list[tuple[SampleKey, Verdict]]
+MAX_HOMES = 2**18
+"""Number of sessions whose worker is remembered; a forgotten session is replayed."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -23,6 +26,8 @@ class Call:
     before: tuple[Failures, ...]
     avoid_worker: object = None
     """The worker on which the call failed before. Another worker takes the retry if there is one."""
+    replies: int = 1
+    """Replies that the worker may have to give per item, because it replays a session. Each has the time limit."""
 
     @staticmethod
     def of(items: Sequence[Item]) -> Call:
@@ -47,7 +52,7 @@ def settle(
     if isinstance(mode, BatchMode) and len(call.items) > 1 and _failed_as_a_whole(verdicts):
         return [], call.one_by_one()
     histories = [
-        (*before, verdict) if not verdict.has_reward else ()
+        (*before, verdict) if verdict.status == "unscored" else ()
         for before, verdict in zip(call.before, verdicts, strict=True)
     ]
     if isinstance(mode, GroupMode):
@@ -101,3 +106,75 @@ class Batcher:
 
     def clear(self) -> None:
         self._held.clear()
+
+
+class CallQueue:
+    """Calls that wait for a worker.
+
+    If the verifier keeps sessions, a call waits for the worker that holds its session, even if others are idle: a
+    replay elsewhere is correct, but slow. Once that worker has ended, any worker takes the call.
+    """
+
+    def __init__(self, sessions: bool = False) -> None:
+        self.sessions = sessions
+        self._calls: deque[Call] = deque()
+        """Calls for any worker."""
+        self._own: dict[object, deque[Call]] = {}
+        """Calls for the worker that holds their session."""
+        self._home: dict[SampleKey, object] = {}
+        """The worker that holds each session, the most recently used last."""
+        self._held: Counter[object] = Counter()
+
+    def __len__(self) -> int:
+        return len(self._calls) + sum(len(calls) for calls in self._own.values())
+
+    def held_by(self, worker: object) -> int:
+        """Return how many sessions a worker holds."""
+        return self._held[worker]
+
+    def add(self, calls: Iterable[Call]) -> None:
+        for call in calls:
+            home = self._home.get(call.items[0].sample.key)
+            (self._calls if home is None else self._own.setdefault(home, deque())).append(call)
+
+    def put_back(self, calls: Sequence[Call]) -> None:
+        """Put calls at the front, in this order. Any worker may take them."""
+        for call in calls:
+            self._forget_key(call.items[0].sample.key)
+        self._calls.extendleft(reversed(calls))
+
+    def take(self, worker: object, *, avoid: bool) -> Call | None:
+        """Remove and return the next call for a worker; with ``avoid``, none that has already failed on it."""
+        if own := self._own.get(worker):
+            return own.popleft()
+        for number, call in enumerate(self._calls):
+            if not avoid or call.avoid_worker is not worker:
+                del self._calls[number]
+                return replace(call, replies=_policy_turns(call)) if self.sessions else call
+        return None
+
+    def settled(self, worker: object, settled: Settled) -> None:
+        """Remember which worker holds the sessions of episodes that continue."""
+        for key, verdict in settled if self.sessions else ():
+            self._forget_key(key)
+            if verdict.status == "continues":
+                self._home[key] = worker
+                self._held[worker] += 1
+        while len(self._home) > MAX_HOMES:
+            self._forget_key(next(iter(self._home)))
+
+    def worker_ended(self, worker: object) -> None:
+        """Release the calls that wait for a worker whose sessions are gone."""
+        if self._held.pop(worker, 0):
+            self._home = {key: home for key, home in self._home.items() if home is not worker}
+        self._calls.extendleft(reversed(self._own.pop(worker, ())))
+
+    def _forget_key(self, key: SampleKey) -> None:
+        home = self._home.pop(key, None)
+        if home is not None:
+            self._held[home] -= 1
+
+
+def _policy_turns(call: Call) -> int:
+    """Return how often the policy has written: as many replies make up a replay."""
+    return max(1, *(sum(turn.role == "assistant" for turn in item.sample.turns) for item in call.items))

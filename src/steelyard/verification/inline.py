@@ -41,6 +41,7 @@ class InlinePool(Pool):
     def close(self) -> None:
         self._batcher.clear()
         self._ready.clear()
+        self.verifier.close_sessions()
 
     def _verify(self, call: Call) -> None:
         calls = deque([call])

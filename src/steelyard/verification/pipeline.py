@@ -67,6 +67,9 @@ class Pipeline(Pool):
         for key, verdict in self.pool.completed(wait=wait):
             yield self._returned(len(self.stages), key, verdict)
 
+    def observe(self, key: SampleKey, verdict: Verdict) -> None:
+        self._returned(len(self.stages), key, verdict)
+
     def metrics(self) -> dict[str, float]:
         metrics = self.pool.metrics()
         for stage in self.stages:

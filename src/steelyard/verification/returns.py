@@ -74,7 +74,7 @@ def checked_verdict(verdict: Verdict, text: str, floor: float | None) -> Verdict
             parts={name(part): _finite(value, f"part {shown(part, 100)}") for part, value in verdict.parts.items()},
             steps=_checked_steps(verdict.steps, len(text)),
             turn_rewards=_checked_rewards(verdict.turn_rewards),
-            reply=None if verdict.reply is None else checked_reply(verdict.reply),
+            reply=_checked_continuation(verdict),
         )
     except BadReturn as fault:
         return Verdict.unscored(Cause.BAD_RETURN, str(fault))
@@ -98,7 +98,7 @@ def read_verdict(data: object, text: str) -> Verdict:
             parts={name(part): _finite(value, f"part {shown(part, 100)}") for part, value in verdict.parts.items()},
             steps=_checked_steps(verdict.steps, len(text)),
             turn_rewards=_checked_rewards(verdict.turn_rewards),
-            reply=None if verdict.reply is None else checked_reply(verdict.reply),
+            reply=_checked_continuation(verdict),
         )
     except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
         raise BadReturn(f"invalid verdict ({type(error).__name__}: {error})") from None
@@ -109,14 +109,23 @@ def checked_reply(raw: object) -> Reply:
     if isinstance(raw, str):
         raw = Reply.text(raw)
     reply = raw if isinstance(raw, Reply) else Reply(tuple(cast("Sequence[Message]", raw)))
+    if not reply.messages:
+        raise BadReturn("a reply has no messages; reply with an empty text, or end the episode with a verdict")
     reward = None if reply.reward is None else _finite(reply.reward, "reply reward")
     return Reply(tuple(_checked_message(message) for message in reply.messages), reward, dict(reply.spec))
+
+
+def _checked_continuation(verdict: Verdict) -> Reply | None:
+    """Return the reply of a verdict; there is one exactly if the episode continues."""
+    if (verdict.status == "continues") != (verdict.reply is not None):
+        raise BadReturn(f"a verdict with the status {verdict.status!r} and the reply {shown(verdict.reply, 100)}")
+    return None if verdict.reply is None else checked_reply(verdict.reply)
 
 
 def _checked_message(raw: object) -> Message:
     message = cast("Mapping[str, Any]", raw)
     if not isinstance(raw, Mapping) or not {"role", "content"} <= set(message):
-        raise BadReturn(f"a reply consists of messages with role and content, got {_shown(raw)}")
+        raise BadReturn(f"a reply consists of messages with role and content, got {_shown(cast('object', raw))}")
     role, content = str(message["role"]), str(message["content"])
     if role not in REPLY_ROLES:
         raise BadReturn(f"the role of a reply must be one of {', '.join(REPLY_ROLES)}, got {shown(role, 100)}")

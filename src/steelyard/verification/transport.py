@@ -58,10 +58,13 @@ class PackedVerifier:
     mode: Mode
     floor: float | None
     blame: Mapping[str, Outcome]
+    sessions: bool = False
 
     @staticmethod
     def of(verifier: Verifier) -> PackedVerifier:
-        return PackedVerifier(pack(verifier), verifier.name, verifier.mode, verifier.floor, dict(verifier.blame))
+        return PackedVerifier(
+            pack(verifier), verifier.name, verifier.mode, verifier.floor, dict(verifier.blame), verifier.sessions
+        )
 
 
 def unpack(payload: bytes) -> Verifier:

@@ -1,4 +1,4 @@
-"""A fake Ray in one process, with the calls that samplers and learner groups use.
+"""A fake Ray in one process, with the calls that samplers, learner groups and verifier pools use.
 
 Tests can limit the room for actors, and waiting forever raises an assertion error. tests/faults uses the real Ray.
 """
@@ -133,7 +133,12 @@ class FakeRay:
             raise what.error
         return what.value
 
-    def wait(self, what: list[Any], *, num_returns: int = 1, timeout: float | None = None) -> tuple[list[Any], Any]:
+    def nodes(self) -> list[dict[str, Any]]:
+        return [{"Alive": True, "Resources": {"CPU": cores}} for cores in self.nodes_of]
+
+    def wait(
+        self, what: list[Any], *, num_returns: int = 1, timeout: float | None = None, fetch_local: bool = True
+    ) -> tuple[list[Any], Any]:
         done = [one for one in what if one.done][:num_returns]
         assert done or timeout is not None, "this would wait forever"
         return done, [one for one in what if one not in done]

@@ -1,14 +1,22 @@
-"""How the pool divides a cluster's cores among its actors, leaving enough for the rest of the run."""
+"""How the pool divides a cluster's cores among its actors, and which actor gets the calls of an episode."""
 
 from __future__ import annotations
 
+import json
+import random
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
 from steelyard import config as configs
-from steelyard.cluster.pool import plan_actors
+from steelyard.cluster import pool as pools
+from steelyard.cluster.pool import RayPool, plan_actors
 from steelyard.compose.verifiers import reserved_cores
+from steelyard.environments import EnvironmentVerifier
+from steelyard.types import Reply, SampleKey, Verdict
+from tests.unit.cluster.fake_ray import FakeRay
+from tests.unit.environments.test_running import Counting, episode
 
 
 @pytest.mark.parametrize(
@@ -49,3 +57,48 @@ def test_samplers_and_learner_ranks_keep_their_cores() -> None:
     cluster = configs.ClusterConfig.model_validate({"samplers": {"replicas": 2, "cpus": 4.0}, "learners": {"ranks": 3}})
     assert reserved_cores(cluster) == [4.0, 4.0, 1.0, 1.0, 1.0]
     assert reserved_cores(configs.ClusterConfig()) == []
+
+
+class Replying:
+    """An actor that replies to every item, and remembers the samples that it was given."""
+
+    def __init__(self, *_: Any) -> None:
+        self.seen: list[SampleKey] = []
+
+    def process(self) -> int:
+        return id(self)
+
+    def verify(self, chunk: Any) -> str:
+        keys = [item.sample.key for items in chunk for item in items]
+        self.seen += keys
+        reply = Verdict.continues(Reply.text("more")).to_json()
+        return json.dumps({"verdicts": [(key, reply) for key in keys], "counts": {}})
+
+
+def test_the_calls_of_an_episode_go_to_the_actor_with_its_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    ray = FakeRay()
+    monkeypatch.setattr(pools, "Connection", ray.connection)
+    monkeypatch.setattr(pools, "VerifierActor", Replying)
+    pool, chance = RayPool(EnvironmentVerifier(Counting()), workers=2, workers_per_actor=1), random.Random(0)
+
+    def turn() -> list[set[SampleKey]]:
+        """Write a turn in eight episodes, in any order, and return the episodes that each actor got."""
+        numbers = chance.sample(range(8), 8)
+        pool.submit([episode("1", "more", "1", key=SampleKey(0, number, 0, 0)) for number in numbers])
+        assert len(list(pool.completed(wait=True))) == 8
+        found = [set(handle.actor.seen) for handle in ray.handles]
+        for handle in ray.handles:
+            handle.actor.seen.clear()
+        return found
+
+    try:
+        first = turn()
+        assert all(first), "both actors have sessions"
+        assert [turn() for _ in range(5)] == [first] * 5
+        ray.handles[0].lost = True
+        assert turn()[1] >= first[1], "sessions of the other actor stay there"
+        again = turn()
+        assert not again[0]
+        assert again[1] | again[2] == first[0] | first[1]
+    finally:
+        pool.close()

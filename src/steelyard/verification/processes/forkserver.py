@@ -28,7 +28,7 @@ from steelyard.verification.processes.descendants import (
 )
 from steelyard.verification.processes.frames import json_frame, receive
 from steelyard.verification.processes.output import WorkerOutput
-from steelyard.verification.processes.worker import WorkerRules, serve
+from steelyard.verification.processes.worker import CLOSING_SECONDS, WorkerRules, serve
 from steelyard.verification.safe_verify import traceback_tail
 from steelyard.verification.transport import unpack
 
@@ -100,6 +100,8 @@ def _run_workers(
         socket.send_fds(control, [json_frame({"started": pid})], [theirs.fileno()])
         theirs.close()
         ended = _watch(pid, control, parent)
+        if ended is None and setup.rules.sessions:
+            _wait_for_end(pid)
         end_children(imported)
         if ended is None:
             return
@@ -120,6 +122,13 @@ def _threads() -> int:
         return len(list(Path("/proc/self/task").iterdir()))
     except OSError:
         return threading.active_count()
+
+
+def _wait_for_end(pid: int) -> None:
+    """Give the worker of an ended run time to close its sessions; its connection is closed too."""
+    deadline = time.monotonic() + CLOSING_SECONDS
+    while os.waitpid(pid, os.WNOHANG)[0] == 0 and time.monotonic() < deadline:
+        time.sleep(0.005)
 
 
 def _watch(pid: int, control: socket.socket, parent: int) -> dict[str, object] | None:

@@ -125,7 +125,7 @@ class WorkerHandle:
     def send_call(self, call: Call) -> None:
         """Send a call to the worker."""
         number = secrets.randbits(63)
-        items = pickle.dumps([without_decisions(item) for item in call.items], protocol=5)
+        items = pickle.dumps(([without_decisions(item) for item in call.items], call.replies), protocol=5)
         self._unsent += frame(CALL_NUMBER.pack(number) + items)
         self.calls.append(call)
         self._numbers.append(number)
@@ -335,7 +335,7 @@ class WorkerHandle:
         self._deadline = self._call_started + self._allowed(self.calls[0]) if limited else None
 
     def _allowed(self, call: Call) -> float:
-        return (self.seconds or 0.0) * len(call.items)
+        return (self.seconds or 0.0) * len(call.items) * call.replies
 
     def _kill_worker(self, cause: Cause, reason: str) -> None:
         if self._kill_reason is None:

@@ -52,7 +52,7 @@ class ProcessPool(BackgroundPool):
         self.workers = workers or cores()
         self.limits = limits or WorkerLimits()
         self.blame = (blame or Blame()).with_outcomes(packed.blame)
-        rules = WorkerRules(self.limits, recycling or Recycling(), keep_children)
+        rules = WorkerRules(self.limits, recycling or Recycling(), keep_children, packed.sessions)
         self._setup = WorkerSetup(packed.payload, rules, str(Path.cwd()), preload)
         self._call_seconds = QUEUED_SECONDS
         self._wake_sender, self._wake_receiver = socket.socketpair()
@@ -84,13 +84,16 @@ class ProcessPool(BackgroundPool):
                 worker.wait_closed()
 
     def _dispatch(self, handles: Sequence[WorkerHandle]) -> None:
-        """Give calls to the least busy worker, until all workers have enough or the queue is empty."""
+        """Give calls to the least busy worker, until all workers have enough or the queue is empty.
+
+        Among equally busy workers, the one with the fewest sessions takes the call, so that sessions are spread.
+        """
         free = [worker for worker in handles if worker.open]
         while free:
-            worker = min(free, key=lambda worker: len(worker.calls))
+            worker = min(free, key=lambda worker: (len(worker.calls), self._queue.held_by(worker)))
             call = None
             if len(worker.calls) < self._target_calls(len(handles)):
-                call = self._take(worker if len(handles) > 1 else None)
+                call = self._take(worker, avoid=len(handles) > 1)
             if call is None:
                 free.remove(worker)
             else:
@@ -136,6 +139,8 @@ class ProcessPool(BackgroundPool):
         if isinstance(event, CallVerified):
             self._call_seconds += 0.05 * (event.seconds - self._call_seconds)
             self._settle(worker, event.call, event.verdicts)
+            if not worker.open:
+                self._worker_gone(worker)
         elif isinstance(event, WorkerEnded):
             self._worker_ended(worker, event)
         elif not worker.ever_ready or worker.failed_starts >= MAX_FAILED_STARTS:
@@ -147,6 +152,7 @@ class ProcessPool(BackgroundPool):
             raise VerifierError(
                 f"verifier {self.verifier.name}: {worker.failed_starts} workers in a row failed to start: {reason}"
             )
+        self._worker_gone(worker)
         self._put_back(event.unstarted)
         if event.failure is not None:
             self._count({"pool/workers_lost": 1})
@@ -160,7 +166,7 @@ class ProcessPool(BackgroundPool):
             self._count({"pool/retried": len(retries)})
             if self.workers == 1:
                 worker.retire()  # a new worker handles the retry
-        self._deliver(settled)
+        self._deliver(settled, worker)
 
 
 def cores() -> int:
