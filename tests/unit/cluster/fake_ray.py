@@ -73,7 +73,7 @@ class Method:
     name: str
     streaming: bool = False
 
-    def options(self, num_returns: str) -> Method:
+    def options(self, num_returns: str = "1", concurrency_group: str = "") -> Method:
         return Method(self.handle, self.name, num_returns == "streaming")
 
     def remote(self, *arguments: Any, **named: Any) -> Any:
@@ -113,7 +113,10 @@ class FakeRay:
     def _close(self) -> None:
         self.open = False
 
-    def remote(self, kind: Callable[..., Any]) -> Any:
+    def remote(self, kind: Callable[..., Any] | None = None, **_options: Any) -> Any:
+        if kind is None:
+            return self.remote
+
         def start(*arguments: Any) -> Handle:
             alive = sum(handle.actor is not None and not handle.lost for handle in self.handles)
             handle = Handle(self, kind(*arguments) if alive < self.room else None)
