@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from steelyard.constraints.automaton import Automaton
 from steelyard.sampling.base import Decoding, EpisodeSampler, NextTurn, SampleRequest, TurnQueue
-from steelyard.types import CutRule, Sample, SampleKey
+from steelyard.types import CutRule, Sample, SampleKey, Task
 
 Turns = dict[SampleKey, list[Sample]]
 
@@ -25,6 +26,24 @@ class Script:
         if written > (key.slot + key.sample) % self.turns:
             return None
         return (3 + rng.integers(self.tokens, size=1 + rng.integers(self.longest))).tolist()
+
+
+class Lengthening(Automaton[tuple[int, int]]):
+    """In turn n, writes n of the first n + 1 words; in turn 0 the only word."""
+
+    def __init__(self, words: Sequence[str]) -> None:
+        self.words = words
+
+    def start(self, task: Task) -> tuple[int, int]:
+        turn = task.spec.get("turn", 0)
+        return turn, max(turn, 1)
+
+    def moves(self, state: tuple[int, int]) -> dict[str, tuple[int, int]]:
+        turn, left = state
+        return dict.fromkeys(self.words[: turn + 1], (turn, left - 1)) if left else {}
+
+    def may_end(self, state: tuple[int, int]) -> bool:
+        return state[1] == 0
 
 
 def next_turn(

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 import torch
 
-from steelyard.constraints.automaton import Automaton, WordConstraint
+from steelyard.constraints.automaton import WordConstraint
 from steelyard.errors import PolicyError
 from steelyard.policies.causal import CausalPolicy
 from steelyard.sampling import local
 from steelyard.sampling.base import Decoding, NextTurn, SampleRequest, TurnQueue
 from steelyard.sampling.local import LocalSampler
 from steelyard.types import CutRule, SampleKey, Task
-from tests.scripted_episodes import Script, Turns, play
+from tests.scripted_episodes import Lengthening, Script, Turns, play
 from tests.tiny import WORDS, tasks, tiny_policy
 from tests.unit.sampling.test_local import forward_shapes, policy_of
 
@@ -150,25 +150,10 @@ def test_an_episode_under_way_can_be_taken_over(policy: CausalPolicy, expected: 
     assert found[key] == second.token_ids.tolist()
 
 
-class Lengthening(Automaton[tuple[int, int]]):
-    """In turn n, writes n of the first n + 1 words; in turn 0 the only word."""
-
-    def start(self, task: Task) -> tuple[int, int]:
-        turn = task.spec.get("turn", 0)
-        return turn, max(turn, 1)
-
-    def moves(self, state: tuple[int, int]) -> dict[str, tuple[int, int]]:
-        turn, left = state
-        return dict.fromkeys(WORDS[: turn + 1], (turn, left - 1)) if left else {}
-
-    def may_end(self, state: tuple[int, int]) -> bool:
-        return state[1] == 0
-
-
 def test_each_turn_has_its_own_constraint_and_may_be_forced() -> None:
     constrained = tiny_policy(sharpness=3.0)
     constrained.constraint = WordConstraint(
-        Lengthening(),
+        Lengthening(WORDS),
         constrained.tokenizer.get_vocab(),
         end_id=constrained.end_ids[0],
         vocabulary=constrained.vocabulary,
