@@ -169,9 +169,8 @@ def _trainer(study: Study) -> Any:
 
     scratch = study.model == "scratch"
     rows = _tasks(study, PROMPTS if scratch else TEXT_PROMPTS)
-    model = characters_model() if scratch else {"path": str(model_folder())}
-    if scratch:
-        model["scratch"]["max_length"] = 512
+    characters: dict[str, Any] = characters_model()["scratch"]
+    model = {"scratch": {**characters, "max_length": 512}} if scratch else {"path": str(model_folder())}
     sampling: dict[str, Any] = {"tasks_per_step": len(rows), "max_new_tokens": TOKENS, "engine": study.engine}
     if study.engine == "vllm":
         sampling["vllm"] = {"max_length": 1024, "cache_gib": 1.0}

@@ -292,7 +292,7 @@ class _EpisodeStreams:
         ready = [replica for replica in self.sampler._replicas if replica.loading is None]
         if not self.waiting or not ready:
             return
-        for replica, part in zip(ready, _split(self.waiting, len(ready)), strict=False):
+        for replica, part in zip(ready, _split(list(self.waiting), len(ready)), strict=False):
             for request in part:
                 for key in request.keys:
                     self.open[key].replica = replica

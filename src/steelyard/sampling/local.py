@@ -79,7 +79,8 @@ class LocalSampler:
         for first in range(0, len(starts), self.max_rows):
             wave = Wave(self.policy, self.seed, starts[first : first + self.max_rows], decoding)
             for row in wave.run():
-                yield self._finished(row)
+                if row is not None:
+                    yield self._finished(row)
 
     def sample_turns(
         self, requests: Sequence[SampleRequest], decoding: Decoding, turns: TurnQueue
