@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -15,9 +16,10 @@ pytest.importorskip("ray")
 
 from steelyard.cluster.samplers import RaySampler, _split
 from steelyard.errors import PolicyError, TrainingError
-from steelyard.sampling.base import Decoding, SampleRequest
+from steelyard.sampling.base import Decoding, SampleRequest, TurnQueue
 from steelyard.sampling.local import LocalSampler
-from steelyard.types import Sample
+from steelyard.types import Sample, SampleKey
+from tests.scripted_episodes import Script, play
 from tests.tiny import tasks, tiny_policy
 
 DECODING = Decoding(max_new_tokens=6)
@@ -42,6 +44,13 @@ class LoadedSampler(LocalSampler):
             raise PolicyError("this cannot be sampled")
         yield from super().sample(requests, decoding)
 
+    def sample_turns(
+        self, requests: Sequence[SampleRequest], decoding: Decoding, turns: TurnQueue
+    ) -> Iterator[Sample | None]:
+        if any(request.task.id == "bad" for request in requests):
+            raise PolicyError("this cannot be sampled")
+        yield from super().sample_turns(requests, decoding, turns)
+
 
 def engine() -> LoadedSampler:
     return LoadedSampler(tiny_policy(), seed=0, max_rows=4)
@@ -57,6 +66,10 @@ def sampler(policy: Any) -> Iterator[RaySampler]:
     sampler = RaySampler(partial(engine), lambda: list(policy.model.named_parameters()), replicas=2, cpus=0.1)
     yield sampler
     sampler.close()
+
+
+def ids_of(turns: Sequence[Sample]) -> list[list[int]]:
+    return [turn.token_ids.tolist() for turn in turns]
 
 
 def requests_for_step(step: int, count: int = 4) -> list[SampleRequest]:
@@ -117,6 +130,53 @@ def test_an_engine_error_is_raised_unchanged(sampler: RaySampler) -> None:
     with pytest.raises(PolicyError, match="this cannot be sampled"):
         list(sampler.sample([bad], DECODING))
     assert len(list(sampler.sample(requests_for_step(5), DECODING))) == 20, "the sampler still works"
+
+
+def test_episodes_stay_on_their_replica_and_equal_local_ones(sampler: RaySampler, policy: Any) -> None:
+    sampler.publish(8)
+    expected = play(LocalSampler(policy, seed=0, max_rows=64), requests_for_step(0), DECODING)
+    found = play(sampler, requests_for_step(0), DECODING, delays=np.random.default_rng(0))
+    assert {key: ids_of(turns) for key, turns in found.items()} == {
+        key: ids_of(turns) for key, turns in expected.items()
+    }
+    assert {turn.policy_version for turns in found.values() for turn in turns} == {8}
+    again = play(sampler, requests_for_step(0)[:1], DECODING)
+    assert all(ids_of(turns) == ids_of(expected[key]) for key, turns in again.items())
+
+
+def test_episodes_of_a_lost_replica_continue_elsewhere(sampler: RaySampler, policy: Any) -> None:
+    """All replicas are killed while episodes wait for replies and others are being sampled."""
+    sampler.publish(9)
+    expected = play(LocalSampler(policy, seed=0, max_rows=64), requests_for_step(0, count=8), DECODING)
+    before = sampler.lost
+
+    class Killing(Script):
+        def reply(self, key: SampleKey, written: int) -> list[int] | None:
+            if key == (0, 1, 0, 5) and written == 2:
+                for process in sampler.processes():
+                    os.kill(process, signal.SIGKILL)
+            return super().reply(key, written)
+
+    found = play(sampler, requests_for_step(0, count=8), DECODING, script=Killing())
+    assert {key: ids_of(turns) for key, turns in found.items()} == {
+        key: ids_of(turns) for key, turns in expected.items()
+    }
+    assert sampler.lost >= before + 2
+
+
+def test_an_engine_error_within_an_episode_is_raised_unchanged(sampler: RaySampler) -> None:
+    bad = SampleRequest(tasks(1)[0].__class__("bad", "0"), 4, 0, 2)
+    with pytest.raises(PolicyError, match="this cannot be sampled"):
+        play(sampler, [bad], DECODING)
+    assert len(play(sampler, requests_for_step(5), DECODING)) == 20, "the sampler still works"
+
+
+def test_abandoned_episodes_do_not_block_the_next_ones(sampler: RaySampler) -> None:
+    stream = sampler.sample_turns(requests_for_step(7), DECODING, TurnQueue())
+    while next(stream) is None:
+        pass
+    stream.close()  # pyright: ignore[reportAttributeAccessIssue]
+    assert len(play(sampler, requests_for_step(8), DECODING)) == 20
 
 
 def test_replicas_that_cannot_load_the_weights_count_as_lost(sampler: RaySampler) -> None:

@@ -3,27 +3,27 @@
 Requests are distributed across the replicas, and samples stream back as they finish. Weights travel through Ray's
 object store; the controller passes only a reference. A lost replica is replaced and loads the newest weights. Its
 undelivered samples are drawn again, and no sample is delivered twice.
+
+An episode stays on its replica, whose cache holds its tokens. If the replica is lost, the episode continues on another
+one from its tokens.
 """
 
 from __future__ import annotations
 
 import itertools
 import logging
-import os
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
-
-from torch import Tensor
+from typing import Any
 
 from steelyard.cluster.connection import LOCAL, START_SECONDS, Connection
+from steelyard.cluster.sampler_actor import Engine, SamplerActor
 from steelyard.errors import TrainingError
-from steelyard.sampling.base import Decoding, SampleRequest
+from steelyard.sampling.base import Decoding, SampleRequest, TurnQueue
 from steelyard.types import Sample, SampleKey
 
 log = logging.getLogger(__name__)
@@ -32,40 +32,10 @@ CHUNKS_PER_REPLICA = 2
 """Number of chunks into which a replica's requests are divided, so that losing it does not lose all of them."""
 MAX_LOSSES_IN_A_ROW = 5
 """How many replicas in a row may be lost without delivering a sample before the run stops."""
-Named = Sequence[tuple[str, Tensor]]
-
-
-class Engine(Protocol):
-    """A sampler that can load new weights."""
-
-    def load(self, weights: Named, version: int) -> None: ...
-
-    def sample(self, requests: Sequence[SampleRequest], decoding: Decoding) -> Iterator[Sample]: ...
-
-
-class SamplerActor:
-    """The actor class: an engine in its own process, built on first use. It does not depend on Ray."""
-
-    def __init__(self, build: Callable[[], Engine], paths: Sequence[str] = (), folder: str | None = None) -> None:
-        sys.path.extend(path for path in paths if path not in sys.path)
-        if folder is not None and Path(folder).is_dir():
-            os.chdir(folder)
-        self._build = build
-
-    @cached_property
-    def engine(self) -> Engine:
-        return self._build()
-
-    def process(self) -> int:
-        """Return the process id; the call returns once the actor has been placed."""
-        return os.getpid()
-
-    def load(self, weights: Named, version: int) -> int:
-        self.engine.load(weights, version)
-        return version
-
-    def sample(self, requests: Sequence[SampleRequest], decoding: Decoding) -> Iterator[Sample]:
-        yield from self.engine.sample(requests, decoding)
+POLL_SECONDS = 0.01
+"""How long to wait for a turn before the replies that arrived meanwhile are passed on."""
+REPLIES = "replies"
+"""Concurrency group of the method that receives replies while a replica samples."""
 
 
 @dataclass(eq=False, slots=True)
@@ -111,6 +81,7 @@ class RaySampler:
         self._published: tuple[Any, int] | None = None
         """Reference to the newest weights, and their version."""
         self._lost_in_a_row = 0
+        self._calls = itertools.count()
         self.lost = 0
         """Number of replicas lost so far."""
         paths = [path or str(Path.cwd()) for path in sys.path]
@@ -177,6 +148,12 @@ class RaySampler:
             for replica in self._replicas:
                 replica.chunks.clear()
 
+    def sample_turns(
+        self, requests: Sequence[SampleRequest], decoding: Decoding, turns: TurnQueue
+    ) -> Iterator[Sample | None]:
+        """See :class:`EpisodeSampler`."""
+        return _EpisodeStreams(self, decoding, turns, next(self._calls)).run(requests)
+
     def close(self) -> None:
         """End the processes. Closing twice is harmless."""
         if self._connection.open:
@@ -216,7 +193,7 @@ class RaySampler:
         except self.ray.exceptions.RayTaskError as error:
             raise _cause(error) from error
         except self.ray.exceptions.RayError as error:
-            unfinished = tuple(request for request in chunk.requests if not _complete(request, delivered))
+            unfinished = tuple(missing for one in chunk.requests if (missing := _missing(one, delivered)) is not None)
             self._replace(replica, error)
             if unfinished:
                 waiting.appendleft(unfinished)
@@ -259,10 +236,119 @@ class RaySampler:
 
     def _start(self) -> _Replica:
         """Start a replica and make it load the newest weights."""
-        handle = self.ray.remote(SamplerActor).options(**self._options).remote(*self._arguments)
+        kind = self.ray.remote(concurrency_groups={REPLIES: 1})(SamplerActor)
+        handle = kind.options(**self._options).remote(*self._arguments)
         replica = _Replica(handle, handle.process.remote())
         self._load(replica)
         return replica
+
+
+@dataclass(eq=False, slots=True)
+class _OpenEpisode:
+    request: SampleRequest
+    """The turn that is being sampled, or was sampled last."""
+    replica: _Replica | None = None
+    sampling: bool = True
+
+
+class _EpisodeStreams:
+    """Episodes on the replicas: one stream of turns from each, and the replies back to it."""
+
+    def __init__(self, sampler: RaySampler, decoding: Decoding, turns: TurnQueue, number: int) -> None:
+        self.sampler, self.ray, self.decoding, self.turns, self.number = sampler, sampler.ray, decoding, turns, number
+        self.open: dict[SampleKey, _OpenEpisode] = {}
+        self.streams: dict[_Replica, Any] = {}
+        self.waiting: deque[SampleRequest] = deque()
+        """Turns without a replica."""
+
+    def run(self, requests: Sequence[SampleRequest]) -> Iterator[Sample | None]:
+        for request in requests:
+            self.open |= {key: _OpenEpisode(replace(request, only=(key.sample,))) for key in request.keys}
+        self.waiting.extend(requests)
+        try:
+            while self.open:
+                self._pass_on()
+                yield self._next()
+        finally:
+            for replica in self.streams:
+                self._tell(replica, closed=True)
+
+    def _pass_on(self) -> None:
+        """Send the turns and ends that arrived to the replicas of their episodes."""
+        for request in self.turns.take():
+            episode = self.open[request.keys[0]]
+            episode.request, episode.sampling = request, True
+            if episode.replica is None:
+                self.waiting.append(request)
+            else:
+                self._tell(episode.replica, [request])
+        for key in self.turns.take_ended():
+            if (replica := self.open.pop(key).replica) is not None:
+                self._tell(replica, ended=[key])
+        self._hand_out()
+
+    def _hand_out(self) -> None:
+        """Distribute turns without a replica over those that have the weights."""
+        ready = [replica for replica in self.sampler._replicas if replica.loading is None]
+        if not self.waiting or not ready:
+            return
+        for replica, part in zip(ready, _split(list(self.waiting), len(ready)), strict=False):
+            for request in part:
+                for key in request.keys:
+                    self.open[key].replica = replica
+            self._tell(replica, part)
+        self.waiting.clear()
+
+    def _tell(
+        self,
+        replica: _Replica,
+        requests: Sequence[SampleRequest] = (),
+        ended: Sequence[SampleKey] = (),
+        *,
+        closed: bool = False,
+    ) -> None:
+        if replica not in self.streams:
+            method = replica.handle.sample_turns.options(num_returns="streaming")
+            self.streams[replica] = method.remote(self.number, self.decoding)
+        method = replica.handle.receive.options(concurrency_group=REPLIES)
+        method.remote(self.number, list(requests), list(ended), closed)
+
+    def _next(self) -> Sample | None:
+        """Return the next turn; None if there is none yet."""
+        streams = {stream: replica for replica, stream in self.streams.items()}
+        loading = {one.loading: one for one in self.sampler._replicas if one.loading is not None}
+        timeout = POLL_SECONDS if streams else START_SECONDS
+        ready, _ = self.ray.wait([*loading, *streams], num_returns=1, timeout=timeout)
+        if not ready and not streams:
+            self.sampler._require_room(1, 0.0)
+        if not ready:
+            return None
+        if ready[0] in loading:
+            self.sampler._loaded(loading[ready[0]])
+            return None
+        return self._read(streams[ready[0]], ready[0])
+
+    def _read(self, replica: _Replica, stream: Any) -> Sample | None:
+        try:
+            sample: Sample = self.ray.get(next(stream))
+        except self.ray.exceptions.RayTaskError as error:
+            raise _cause(error) from error
+        except self.ray.exceptions.RayError as error:
+            del self.streams[replica]
+            self._move(replica)
+            self.sampler._replace(replica, error)
+            return None
+        self.sampler._lost_in_a_row = 0
+        self.open[sample.key].sampling = False
+        return sample
+
+    def _move(self, lost: _Replica) -> None:
+        """Give the episodes of a lost replica to others, from their last turn on."""
+        for episode in self.open.values():
+            if episode.replica is lost:
+                episode.replica = None
+                if episode.sampling:
+                    self.waiting.append(episode.request)
 
 
 def _split(requests: Sequence[SampleRequest], chunks: int) -> list[tuple[SampleRequest, ...]]:
@@ -272,9 +358,10 @@ def _split(requests: Sequence[SampleRequest], chunks: int) -> list[tuple[SampleR
     return [tuple(requests[low:high]) for low, high in itertools.pairwise(bounds)]
 
 
-def _complete(request: SampleRequest, delivered: set[SampleKey]) -> bool:
-    place = (request.step, request.slot, request.attempt)
-    return all(SampleKey(*place, index) in delivered for index in range(request.count))
+def _missing(request: SampleRequest, delivered: set[SampleKey]) -> SampleRequest | None:
+    """Return a request for the samples that were not delivered."""
+    left = tuple(key.sample for key in request.keys if key not in delivered)
+    return replace(request, only=left) if left else None
 
 
 def _cause(error: Any) -> Exception:

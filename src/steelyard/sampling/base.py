@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol, runtime_checkable
+from typing import Literal, Protocol, TypeVar, runtime_checkable
 
 from steelyard import defaults
 from steelyard.types import CutRule, IntArray, Sample, SampleKey, Task
+
+_Waiting = TypeVar("_Waiting")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,11 +37,13 @@ class SampleRequest:
     attempt: int = 0
     next_turn: NextTurn | None = None
     """Continue one sample with another turn, instead of starting ``count`` samples."""
+    only: tuple[int, ...] = ()
+    """Indices of the samples to draw; empty: all ``count`` samples."""
 
     @property
     def keys(self) -> list[SampleKey]:
         """Keys of the requested samples."""
-        samples = range(self.count) if self.next_turn is None else (self.next_turn.sample,)
+        samples = (self.only or range(self.count)) if self.next_turn is None else (self.next_turn.sample,)
         return [SampleKey(self.step, self.slot, self.attempt, sample) for sample in samples]
 
 
@@ -53,11 +57,15 @@ class Decoding:
 
 
 class TurnQueue:
-    """Later turns that arrive while a sampler works; an episode stays open until it is ended here."""
+    """Later turns that arrive while a sampler works; an episode stays open until it is ended here.
+
+    Another thread may add to it. A request without an open episode starts one.
+    """
 
     def __init__(self) -> None:
         self._requests: deque[SampleRequest] = deque()
         self._ended: set[SampleKey] = set()
+        self._newly_ended: deque[SampleKey] = deque()
 
     def add(self, request: SampleRequest) -> None:
         """Continue an episode whose last turn was yielded."""
@@ -66,15 +74,23 @@ class TurnQueue:
     def end(self, key: SampleKey) -> None:
         """Declare an episode over; the sampler may drop its cache."""
         self._ended.add(key)
+        self._newly_ended.append(key)
 
     def take(self) -> list[SampleRequest]:
         """Return the turns that arrived since the last call."""
-        taken = list(self._requests)
-        self._requests.clear()
-        return taken
+        return _emptied(self._requests)
+
+    def take_ended(self) -> list[SampleKey]:
+        """Return the episodes that ended since the last call."""
+        return _emptied(self._newly_ended)
 
     def is_over(self, key: SampleKey) -> bool:
         return key in self._ended
+
+
+def _emptied(waiting: deque[_Waiting]) -> list[_Waiting]:
+    """Return and remove what is waiting; another thread may add to it meanwhile."""
+    return [waiting.popleft() for _ in range(len(waiting))]
 
 
 class Sampler(Protocol):

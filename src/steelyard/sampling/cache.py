@@ -16,17 +16,23 @@ class Columns:
 
     filled: int
     """Number of columns in use in at least one row."""
-    end: int
-    """The number of columns in use after the pass."""
     dtype: torch.dtype
-    place_BT: Tensor | None = None
-    """Column of each token in each row; None: all rows write columns ``filled`` to ``end``."""
     rows: slice = field(default_factory=lambda: slice(None))
     """Rows of the pass; the others keep what they hold."""
+    end: int = 0
+    """Number of columns that the rows of the pass use after it."""
+    place_BT: Tensor | None = None
+    """Column of each token in each row; None: all rows write columns ``filled`` to ``end``."""
+
+    def next_pass(self, rows: slice, end: int, place_BT: Tensor | None = None) -> None:
+        self.rows, self.end, self.place_BT = rows, end, place_BT
 
 
 class PreallocatedLayer(DynamicLayer):
-    """Keys and values ``[R, heads, capacity, D]``, allocated once; the first ``columns.filled`` columns are in use."""
+    """Keys and values ``[R, heads, capacity, D]``, allocated once; the first ``columns.filled`` columns are in use.
+
+    Entries that were never written are zero: attention masks them, but 0 * NaN is NaN.
+    """
 
     keys: Tensor
     values: Tensor
@@ -36,8 +42,8 @@ class PreallocatedLayer(DynamicLayer):
         self.columns = columns
         self._keys = self._expanded(filled.keys, row_B, capacity)
         self._values = self._expanded(filled.values, row_B, capacity)
+        self.keys, self.values = self._keys, self._values
         self.dtype, self.device, self.is_initialized = self._keys.dtype, self._keys.device, True
-        self._expose(columns.filled)
 
     def _expanded(self, filled: Tensor, row_B: Tensor, capacity: int) -> Tensor:
         _, heads, length, width = filled.shape
@@ -45,37 +51,39 @@ class PreallocatedLayer(DynamicLayer):
         room[:, :, :length] = filled[row_B]
         return room
 
-    def _expose(self, end: int) -> None:
-        self.keys = self._keys[self.columns.rows, :, :end]
-        self.values = self._values[self.columns.rows, :, :end]
+    def get_seq_length(self) -> int:
+        return self.columns.filled
 
     def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
-        start, end, place_BT, rows = self.columns.filled, self.columns.end, self.columns.place_BT, self.columns.rows
+        rows, start, end, place_BT = self.columns.rows, self.columns.filled, self.columns.end, self.columns.place_BT
         if place_BT is None:
             self._keys[rows, :, start:end] = key_states
             self._values[rows, :, start:end] = value_states
         else:
-            for storage in (self._keys, self._values):
-                storage[:, :, start:end] = 0  # unwritten entries are masked, but 0 * NaN is NaN
             row_B1 = torch.arange(len(place_BT), device=place_BT.device)[:, None]
             self._keys[rows][row_B1, :, place_BT] = key_states.transpose(1, 2)
             self._values[rows][row_B1, :, place_BT] = value_states.transpose(1, 2)
-        self._expose(end)
+        self.keys, self.values = self._keys[rows, :, :end], self._values[rows, :, :end]
         return self.keys, self.values
 
     def batch_select_indices(self, indices: Tensor) -> None:
         """Keep only the given rows, moved to the front of the same storage."""
-        end = self.keys.shape[-2]
+        end = self.columns.filled
         for name in ("_keys", "_values"):
             storage: Tensor = getattr(self, name)
             storage[: len(indices), :, :end] = storage[indices, :, :end]
             setattr(self, name, storage[: len(indices)])
-        self._expose(end)
 
     def swap(self, a: int, b: int) -> None:
         """Exchange two rows."""
+        end = self.columns.filled
         for storage in (self._keys, self._values):
-            storage[[a, b]] = storage[[b, a]]
+            storage[[a, b], :, :end] = storage[[b, a], :, :end]
+
+    def copy_row(self, source: int, target: int, columns: int) -> None:
+        """Copy the first columns of a row to another."""
+        for storage in (self._keys, self._values):
+            storage[target, :, :columns] = storage[source, :, :columns]
 
     def grow(self, capacity: int) -> None:
         """Make room for more columns."""
@@ -85,7 +93,6 @@ class PreallocatedLayer(DynamicLayer):
             room = storage.new_zeros(rows, heads, capacity, width)
             room[:, :, :columns] = storage
             setattr(self, name, room)
-        self._expose(self.keys.shape[-2])
 
 
 def spread_prompts(prompts: Cache, row_B: Tensor, capacity: int) -> tuple[Cache, Columns | None]:
@@ -95,7 +102,7 @@ def spread_prompts(prompts: Cache, row_B: Tensor, capacity: int) -> tuple[Cache,
     """
     if all(type(layer) is DynamicLayer for layer in prompts.layers):
         filled, first = prompts.get_seq_length(), cast("DynamicLayer", prompts.layers[0])
-        columns = Columns(filled, filled, first.dtype)
+        columns = Columns(filled, first.dtype)
         layers: list[Any] = [PreallocatedLayer(layer, row_B, capacity, columns) for layer in prompts.layers]
         return Cache(layers=layers), columns
     prompts.batch_select_indices(row_B)

@@ -33,6 +33,8 @@ class PartialSample:
         self.pending: list[int] = []
         """Tokens that the model has not processed yet."""
         self.finished: FinishReason | None = None
+        self.delivered = False
+        """Whether the sampler has yielded it."""
         self._task = request.task
         self._walk: Walk | None = None if constraint is None else constraint.begin(request.task)
         self._stored = decoding.supports == "stored"

@@ -5,8 +5,11 @@ Tests can limit the room for actors, and waiting forever raises an assertion err
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from queue import Queue
 from types import SimpleNamespace
 from typing import Any
 
@@ -43,6 +46,35 @@ class Stream:
         return next(self.answers)
 
 
+class ThreadedStream:
+    """The results of a streaming call that runs in a thread of its own, as in an actor's process."""
+
+    def __init__(self, handle: Handle, values: Iterator[Any]) -> None:
+        self.handle = handle
+        self.answers: Queue[Reference | None] = Queue()
+        threading.Thread(target=self._run, args=(values,), daemon=True).start()
+
+    def _run(self, values: Iterator[Any]) -> None:
+        try:
+            for value in values:
+                self.answers.put(Reference(value))
+        except Exception as error:  # noqa: BLE001 - as a task's error
+            self.answers.put(Reference(error=RayTaskError(error)))
+        self.answers.put(None)
+
+    @property
+    def done(self) -> bool:
+        return self.handle.lost or not self.answers.empty()
+
+    def __next__(self) -> Reference:
+        if self.handle.lost:
+            return Reference(error=ActorDiedError("the actor died"))
+        answer = self.answers.get()
+        if answer is None:
+            raise StopIteration
+        return answer
+
+
 @dataclass(eq=False)
 class Handle:
     ray: FakeRay
@@ -73,11 +105,13 @@ class Method:
     name: str
     streaming: bool = False
 
-    def options(self, num_returns: str) -> Method:
+    def options(self, num_returns: str = "1", concurrency_group: str = "") -> Method:
         return Method(self.handle, self.name, num_returns == "streaming")
 
     def remote(self, *arguments: Any, **named: Any) -> Any:
         result = self.handle.call(self.name, arguments, named)
+        if self.streaming and self.handle.ray.threads and result.error is None:
+            return ThreadedStream(self.handle, result.value)
         return Stream(self._answers(result), result.done) if self.streaming else result
 
     def _answers(self, result: Reference) -> Iterator[Reference]:
@@ -98,6 +132,8 @@ class FakeRay:
     room: int = 99
     nodes_of: tuple[float, ...] = (8.0,)
     node_address: str = "10.0.0.7"
+    threads: bool = False
+    """Whether streaming calls run in threads, so that other methods can be called meanwhile."""
     handles: list[Handle] = field(default_factory=list[Handle])
     open: bool = True
     ObjectRef = Reference
@@ -113,7 +149,10 @@ class FakeRay:
     def _close(self) -> None:
         self.open = False
 
-    def remote(self, kind: Callable[..., Any]) -> Any:
+    def remote(self, kind: Callable[..., Any] | None = None, **_options: Any) -> Any:
+        if kind is None:
+            return self.remote
+
         def start(*arguments: Any) -> Handle:
             alive = sum(handle.actor is not None and not handle.lost for handle in self.handles)
             handle = Handle(self, kind(*arguments) if alive < self.room else None)
@@ -141,6 +180,8 @@ class FakeRay:
     ) -> tuple[list[Any], Any]:
         done = [one for one in what if one.done][:num_returns]
         assert done or timeout is not None, "this would wait forever"
+        if not done and self.threads:
+            time.sleep(0.001)
         return done, [one for one in what if one not in done]
 
     def kill(self, handle: Handle) -> None:

@@ -14,7 +14,7 @@ from steelyard.constraints.base import members
 from steelyard.constraints.examples.boxes import Boxes
 from steelyard.constraints.examples.brackets import Brackets
 from steelyard.policies.causal import CausalPolicy
-from steelyard.sampling import local
+from steelyard.sampling import wave
 from steelyard.sampling.base import Decoding, SampleRequest
 from steelyard.sampling.local import LocalSampler
 from steelyard.training.supports import find_supports
@@ -90,12 +90,12 @@ def test_runs_and_single_steps_give_the_same_samples(
     """Forced tokens are processed in one pass with the preceding token, in runs that all rows share, or one at a time,
     as some caches require.
     """
-    monkeypatch.setattr(local, "ALIGNED_MEAN_LIMIT", 1.0)
+    monkeypatch.setattr(wave, "ALIGNED_MEAN_LIMIT", 1.0)
     together = drawn(policy, rule)
-    monkeypatch.setattr(local, "ALIGNED_MEAN_LIMIT", 99.0)
-    monkeypatch.setattr(local, "ALIGNED_RUN_LIMIT", 99)
+    monkeypatch.setattr(wave, "ALIGNED_MEAN_LIMIT", 99.0)
+    monkeypatch.setattr(wave, "ALIGNED_RUN_LIMIT", 99)
     level = drawn(policy, rule)
-    monkeypatch.setattr(local, "MASKED_KERNELS", ())
+    monkeypatch.setattr(wave, "MASKED_KERNELS", ())
     one_by_one = drawn(policy, rule)
     for a, b, c in zip(together, level, one_by_one, strict=True):
         assert a.token_ids.tolist() == b.token_ids.tolist() == c.token_ids.tolist()
@@ -106,23 +106,23 @@ def test_runs_and_single_steps_give_the_same_samples(
 def test_forced_tokens_need_no_extra_pass(policy: CausalPolicy, monkeypatch: pytest.MonkeyPatch) -> None:
     """After the prompt there is at most one pass per decision of the row with the most decisions."""
     passes: list[int] = []
-    forward = local._Wave._forward
+    forward = wave.Wave._forward
 
     def counting(self: Any, token_BT: np.ndarray, *rest: Any) -> Any:
         passes.append(token_BT.shape[1])
         return forward(self, token_BT, *rest)
 
-    monkeypatch.setattr(local._Wave, "_forward", counting)
-    monkeypatch.setattr(local, "ALIGNED_MEAN_LIMIT", 1.0)
+    monkeypatch.setattr(wave.Wave, "_forward", counting)
+    monkeypatch.setattr(wave, "ALIGNED_MEAN_LIMIT", 1.0)
     samples = drawn(policy)
     assert len(passes) <= max(len(sample.decisions) for sample in samples)
     assert max(passes) > 1
 
 
 def test_rows_stay_aligned_if_runs_are_rare(policy: CausalPolicy, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local, "ALIGNED_MEAN_LIMIT", 99.0)
-    monkeypatch.setattr(local, "ALIGNED_RUN_LIMIT", 99)
-    monkeypatch.setattr(local._Wave, "_own_mask", None)
+    monkeypatch.setattr(wave, "ALIGNED_MEAN_LIMIT", 99.0)
+    monkeypatch.setattr(wave, "ALIGNED_RUN_LIMIT", 99)
+    monkeypatch.setattr(wave.Wave, "_own_mask", None)
     assert drawn(policy)
 
 

@@ -24,12 +24,13 @@ from steelyard.policies import adapters
 from steelyard.policies.adapters import Lora, plain_tensors
 from steelyard.policies.causal import CausalPolicy
 from steelyard.policies.scratch import Architecture
-from steelyard.sampling.base import Decoding, SampleRequest
+from steelyard.sampling.base import Decoding, NextTurn, SampleRequest
 from steelyard.sampling.partial_sample import PartialSample
 from steelyard.sampling.vllm import Engine, EngineOptions, VllmSampler
 from steelyard.sampling.vllm.engine import open_engine
 from steelyard.training.supports import find_supports
 from steelyard.types import CutRule, Sample, SampleKey, Task
+from tests.scripted_episodes import Lengthening, Script, play
 from tests.tiny import support_sets, tiny_policy
 
 pytest.importorskip("vllm", reason="vLLM is not installed (docs/vllm.md)")
@@ -363,3 +364,49 @@ def test_masks_follow_requests_through_the_batch() -> None:
     opening = policy.tokenizer.convert_tokens_to_ids(["(", "["])
     assert [torch.isfinite(out[place]).nonzero()[:, 0].tolist() for place in (0, 1)] == [sorted(opening)] * 2
     assert torch.isfinite(out[2]).all()
+
+
+# --- episodes --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rule", RULES[:2])
+def test_every_turn_of_an_episode_agrees_with_the_learner(engine: Engine, policy: CausalPolicy, rule: CutRule) -> None:
+    sampler = sampler_of(engine, policy)
+    requests = [SampleRequest(task, 3, slot, 4) for slot, task in enumerate(TASKS)]
+    played = play(sampler, requests, Decoding(rule, 6), delays=np.random.default_rng(0))
+    assert {len(turns) for turns in played.values()} == {1, 2, 3, 4, 5}
+    assert gap(policy, [turn for turns in played.values() for turn in turns]) < EXACT
+    assert not engine.tracked_samples
+
+
+def test_later_turns_use_the_prefix_cache(engine: Engine, policy: CausalPolicy) -> None:
+    """The prompt fills a block of the cache, so a later turn computes only what follows the block."""
+    sampler = sampler_of(engine, policy)
+    ((_, turns),) = play(sampler, [SampleRequest(TASKS[2], 3, 4, 1)], Decoding(max_new_tokens=6)).items()
+    assert len(turns) == 5
+    assert sampler.prompt_tokens == sum(turn.prompt_length for turn in turns)
+    assert sampler.cached_tokens >= 4 * 128
+
+
+def test_each_turn_has_its_own_seed(engine: Engine, policy: CausalPolicy) -> None:
+    sampler, ids = sampler_of(engine, policy), policy.encode(TASKS[1].prompt)
+    texts = []
+    for drawn_before in (0, 3, 3, 4):
+        request = SampleRequest(TASKS[1], 0, 0, 1, next_turn=NextTurn(0, ids, drawn_before, LIMIT))
+        (played,) = play(sampler, [request], Decoding(max_new_tokens=LIMIT), script=Script(turns=1)).values()
+        texts.append(played[0].completion_ids.tolist())
+    assert texts[1] == texts[2]
+    assert texts[0] != texts[1] != texts[3]
+
+
+def test_each_turn_has_its_own_constraint(engine: Engine, policy: CausalPolicy) -> None:
+    policy.constraint = WordConstraint(
+        Lengthening(WORDS), policy.tokenizer.get_vocab(), end_id=policy.end_id, vocabulary=policy.vocabulary
+    )
+    requests = [SampleRequest(task, 3, slot, 4) for slot, task in enumerate(TASKS)]
+    played = play(sampler_of(engine, policy), requests, Decoding(max_new_tokens=8))
+    for turns in played.values():
+        for number, turn in enumerate(turns):
+            assert set(turn.text.split()) <= set(WORDS[: number + 1])
+            assert len(turn.decisions) == number
+    assert gap(policy, [turn for turns in played.values() for turn in turns]) < EXACT

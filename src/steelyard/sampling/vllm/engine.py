@@ -135,6 +135,7 @@ def open_engine(model_config: Any, options: EngineOptions) -> Engine:
             kv_cache_memory_bytes=None if options.cache_gib is None else int(options.cache_gib * 2**30),
             distributed_executor_backend="uni",
             enable_prefix_caching=True,
+            scheduling_policy="priority",
             async_scheduling=False,
             logprobs_mode="processed_logprobs",
             logits_processors=[own_masks],

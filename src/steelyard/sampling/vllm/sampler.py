@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from torch import Tensor
 from steelyard.constraints.base import Constraint
 from steelyard.errors import PolicyError
 from steelyard.policies.tokens.codec import Codec
-from steelyard.sampling.base import Decoding, SampleRequest
+from steelyard.sampling.base import Decoding, SampleRequest, TurnQueue
 from steelyard.sampling.offsets import TextOffsets
 from steelyard.sampling.partial_sample import PartialSample
 from steelyard.sampling.randomness import stream
@@ -28,7 +29,7 @@ MIN_TEMPERATURE = 0.01
 
 
 class VllmSampler:
-    """Samples from an engine. vLLM draws the tokens, with a seed per (seed, step, slot, attempt, sample)."""
+    """Samples from an engine. vLLM draws the tokens, with a seed per (seed, step, slot, attempt, sample) and turn."""
 
     def __init__(
         self,
@@ -44,6 +45,10 @@ class VllmSampler:
         engine.excluded[:] = codec.excluded
         self.offsets = TextOffsets(codec.tokenizer, codec.decode)
         self.version = 0
+        self.prompt_tokens = 0
+        """Tokens before the sampled ones, over all finished requests."""
+        self.cached_tokens = 0
+        """Those of them that were in the prefix cache."""
         self._weights = weights
         self._requests = 0
 
@@ -61,37 +66,70 @@ class VllmSampler:
         self.version = version
 
     def sample(self, requests: Sequence[SampleRequest], decoding: Decoding) -> Iterator[Sample]:
+        for sample in self._stream(requests, decoding, None):
+            if sample is not None:
+                yield sample
+
+    def sample_turns(
+        self, requests: Sequence[SampleRequest], decoding: Decoding, turns: TurnQueue
+    ) -> Iterator[Sample | None]:
+        """See :class:`EpisodeSampler`. Each turn is a request with all its tokens; the prefix cache holds earlier ones.
+
+        vLLM evicts the caches of waiting episodes if it needs their memory, and then computes them again. Later turns
+        are scheduled before new episodes.
+        """
+        return self._stream(requests, decoding, turns)
+
+    def _stream(
+        self, requests: Sequence[SampleRequest], decoding: Decoding, turns: TurnQueue | None
+    ) -> Iterator[Sample | None]:
         if decoding.rule.temperature < MIN_TEMPERATURE:
             raise PolicyError(
                 f"sampling.temperature = {decoding.rule.temperature} is too low for vLLM; use {MIN_TEMPERATURE} or more"
             )
         restricted = self.constraint is not None or decoding.rule.cuts
         tracked_samples: dict[str, TrackedSample] = {}
+        opened: set[SampleKey] = set()
         try:
-            for request in requests:
-                for tracked in self._track(request, decoding):
+            while True:
+                for tracked in (tracked for request in requests for tracked in self._track(request, decoding)):
+                    opened.add(tracked.row.key)
                     if tracked.row.finished is not None:  # every token was forced
                         yield self._finished(tracked)
                     else:
                         tracked_samples[self._submit(tracked, restricted)] = tracked
-            while tracked_samples:
-                for output in self.engine.llm.llm_engine.step():
-                    tracked = tracked_samples.pop(output.request_id)
-                    self.engine.tracked_samples.pop(int(output.request_id), None)
-                    _complete(tracked, output.outputs[0])
-                    yield self._finished(tracked)
+                if tracked_samples:
+                    yield from self._step(tracked_samples)
+                elif turns is None or all(turns.is_over(key) for key in opened):
+                    return
+                else:
+                    yield None
+                requests = [] if turns is None else turns.take()
         finally:
             if tracked_samples:
                 self.engine.llm.llm_engine.abort_request(list(tracked_samples))
                 for name in tracked_samples:
                     self.engine.tracked_samples.pop(int(name), None)
 
+    def _step(self, tracked_samples: dict[str, TrackedSample]) -> Iterator[Sample]:
+        """Draw one token per sequence, and yield the samples that end with it."""
+        for output in self.engine.llm.llm_engine.step():
+            tracked = tracked_samples.pop(output.request_id)
+            self.engine.tracked_samples.pop(int(output.request_id), None)
+            self.prompt_tokens += len(tracked.row.prompt_ids)
+            self.cached_tokens += output.num_cached_tokens or 0
+            _complete(tracked, output.outputs[0])
+            yield self._finished(tracked)
+
     def close(self) -> None:
         """Close the engine."""
         self.engine.close()
 
     def _track(self, request: SampleRequest, decoding: Decoding) -> Iterator[TrackedSample]:
-        ids = self.codec.encode(request.task.prompt)
+        if (turn := request.next_turn) is None:
+            ids = self.codec.encode(request.task.prompt)
+        else:
+            ids, decoding = turn.token_ids, replace(decoding, max_new_tokens=turn.max_new_tokens)
         if len(ids) + decoding.max_new_tokens > self.engine.max_length:
             raise PolicyError(
                 f"task {request.task.id}: a prompt of {len(ids)} tokens plus sampling.max_new_tokens = "
@@ -99,8 +137,7 @@ class VllmSampler:
                 "prompt, lower sampling.max_new_tokens, or raise sampling.vllm.max_length up to the model's maximum"
             )
         ends, vocabulary = frozenset(self.codec.end_ids), self.codec.vocabulary
-        for index in range(request.count):
-            key = SampleKey(request.step, request.slot, request.attempt, index)
+        for key in request.keys:
             yield TrackedSample(PartialSample(request, key, ids, decoding, ends, self.constraint, vocabulary))
 
     def _submit(self, tracked: TrackedSample, restricted: bool) -> str:
@@ -114,7 +151,7 @@ class VllmSampler:
             self.engine.tracked_samples[number] = tracked
         params = SamplingParams(
             temperature=row.decoding.rule.temperature,
-            seed=int(stream(self.seed, *row.key)) >> 1,
+            seed=int(stream(self.seed, *row.key, *([row.drawn] if row.drawn else []))) >> 1,
             max_tokens=row.decoding.max_new_tokens,
             stop_token_ids=sorted(row.end_ids),
             ignore_eos=True,
@@ -126,7 +163,9 @@ class VllmSampler:
             extra_args={TRACKED_KEY: number} if restricted else None,
         )
         prompt: Any = {"prompt_token_ids": row.prompt_ids.tolist()}
-        self.engine.llm.llm_engine.add_request(str(number), prompt, params, lora_request=self.engine.adapter)
+        self.engine.llm.llm_engine.add_request(
+            str(number), prompt, params, lora_request=self.engine.adapter, priority=-row.drawn
+        )
         return str(number)
 
     def _finished(self, tracked: TrackedSample) -> Sample:

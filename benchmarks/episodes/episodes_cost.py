@@ -1,0 +1,213 @@
+"""Several turns cost no more than one: nothing is prefilled twice, and replies are hidden behind sampling.
+
+(a) Episodes of 8 turns against single turns with as many sampled and context tokens: the same number of tokens goes
+through the model, and the times are compared. (b) Episodes whose replies take 200 ms each in worker processes, against
+the same episodes with immediate replies. The repetitions of both sides alternate.
+"""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from rich.progress import Progress
+
+from benchmarks.framework.result import Cell, Figure, Result
+from steelyard.constraints.automaton import Automaton
+from steelyard.environments import Environment
+from steelyard.types import Reply, Task
+
+WORDS = tuple(f"w{number}" for number in range(200))
+TURNS, WRITTEN, REPLIED, PROMPT = 8, 16, 16, 16
+"""(a) Turns, and words per turn, per reply and per prompt; a turn has an end token as well."""
+DELAYED_TURNS, SHORTEST, LONGEST = 4, 4, 40
+"""(b) Turns, and the range of their lengths in words."""
+DELAY = 0.2
+COST_BAR, DELAY_BAR, CHAIN_BAR = 1.2, 1.25, 3.0
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much is measured."""
+
+    width: int
+    episodes: int
+    delayed: int
+    """Episodes of (b)."""
+    max_rows: int
+    workers: int
+    repetitions: int
+
+
+FULL = Size(width=512, episodes=32, delayed=192, max_rows=96, workers=32, repetitions=5)
+QUICK = Size(width=256, episodes=8, delayed=48, max_rows=32, workers=16, repetitions=2)
+
+
+class Exactly(Automaton[int]):
+    """Writes exactly ``task.spec["length"]`` words."""
+
+    def alphabet(self) -> tuple[str, ...]:
+        return WORDS
+
+    def start(self, task: Task) -> int:
+        return task.spec["length"]
+
+    def moves(self, state: int) -> Mapping[str, int]:
+        return dict.fromkeys(WORDS, state - 1) if state else {}
+
+    def may_end(self, state: int) -> bool:
+        return state == 0
+
+    def shortest_end(self, state: int) -> int:
+        return state
+
+
+class Pages(Environment):
+    """Replies with a page of words after ``seconds``; ``lengths`` are the words of each turn."""
+
+    def reply(self, task: Task, turns: Any) -> Any:
+        time.sleep(task.spec["seconds"])
+        written, lengths = sum(turn["role"] == "assistant" for turn in turns), task.spec["lengths"]
+        if written == len(lengths):
+            return 1.0
+        return Reply.text(" ".join(WORDS[: task.spec["replied"]]), spec={"length": lengths[written]})
+
+    def cut_off(self, task: Task, turns: Any, limit: Any) -> Any:
+        return 0.0
+
+
+def measure(quick: bool, progress: Progress) -> Result:
+    """Run the benchmark; the quick version has a smaller model, fewer episodes and two repetitions."""
+    size = QUICK if quick else FULL
+    bar = progress.add_task("8 turns", total=2 * size.repetitions)
+    details: list[dict[str, Cell]] = []
+    for _ in range(size.repetitions):
+        details.append(_cost(size))
+        progress.advance(bar)
+    progress.update(bar, description="replies of 200 ms")
+    for _ in range(size.repetitions):
+        details.append(_delay(size))
+        progress.advance(bar)
+    cost = [row for row in details if row["part"] == "8 turns"]
+    delay = [row for row in details if row["part"] == "200 ms replies"]
+    extra = max(abs(float(row["tokens run"]) - float(row["tokens run, reference"])) for row in cost)
+    figures = (
+        _ratio("time of 8 turns / of a single turn with the same tokens", cost, COST_BAR),
+        Figure("tokens run through the model, difference", extra, "<=", 0.0),
+        _ratio("time with replies of 200 ms / of sampling alone", delay, DELAY_BAR),
+        Figure("sampling alone / chain of replies", min(_chains(delay)), ">=", CHAIN_BAR),
+    )
+    note = f"Replies of 200 ms come from {size.workers} worker processes; {size.max_rows} episodes are open at a time."
+    return Result("episodes-cost", figures, details, note)
+
+
+def _ratio(name: str, rows: Sequence[Mapping[str, Cell]], bar: float) -> Figure:
+    ratios = [float(row["ratio"]) for row in rows]
+    return Figure(name, statistics.median(ratios), "<=", bar, spread=max(ratios) - min(ratios))
+
+
+def _chains(rows: Sequence[Mapping[str, Cell]]) -> list[float]:
+    return [float(row["reference s"]) / (DELAYED_TURNS * DELAY) for row in rows]
+
+
+def _cost(size: Size) -> dict[str, Cell]:
+    """Compare episodes with single turns whose prompt holds all replies."""
+    sampled = TURNS * (WRITTEN + 1)
+    context = PROMPT + (TURNS - 1) * REPLIED
+    episodes = [_task(number, PROMPT, [WRITTEN] * TURNS, REPLIED, 0.0) for number in range(size.episodes)]
+    single = [_task(number, context, [sampled - 1], 0, 0.0) for number in range(size.episodes)]
+    seconds, tokens = _played(size, episodes, pool="inline")
+    reference, reference_tokens = _played(size, single, pool="inline")
+    return _row("8 turns", seconds, reference, tokens, reference_tokens)
+
+
+def _delay(size: Size) -> dict[str, Cell]:
+    """Compare slow with immediate replies, both from the same number of workers."""
+    rng = np.random.default_rng(0)
+    lengths = rng.integers(SHORTEST, LONGEST + 1, (size.delayed, DELAYED_TURNS)).tolist()
+    slow, fast = (
+        [_task(number, PROMPT, own, REPLIED, delay) for number, own in enumerate(lengths)] for delay in (DELAY, 0.0)
+    )
+    seconds, tokens = _played(size, slow, pool="processes")
+    reference, reference_tokens = _played(size, fast, pool="processes")
+    return _row("200 ms replies", seconds, reference, tokens, reference_tokens)
+
+
+def _row(part: str, seconds: float, reference: float, tokens: int, reference_tokens: int) -> dict[str, Cell]:
+    return {
+        "part": part,
+        "seconds": seconds,
+        "reference s": reference,
+        "ratio": seconds / reference,
+        "tokens run": tokens,
+        "tokens run, reference": reference_tokens,
+    }
+
+
+def _task(number: int, prompt: int, lengths: Sequence[int], replied: int, seconds: float) -> dict[str, Any]:
+    words = [WORDS[(7 * number + place) % len(WORDS)] for place in range(prompt)]
+    spec = {"lengths": list(lengths), "length": lengths[0], "replied": replied, "seconds": seconds}
+    return {"id": str(number), "prompt": " ".join(words), **spec}
+
+
+def _played(size: Size, rows: Sequence[dict[str, Any]], *, pool: str) -> tuple[float, int]:
+    """Play one episode per task; return the seconds and the tokens that went through the model."""
+    from steelyard.training.phases import requests_for, sample
+
+    trainer = _trainer(size, rows, pool)
+    try:
+        parts = trainer.parts
+        tasks = parts.source.draw(0, len(rows))
+        warm_up = requests_for(tasks[: size.workers], 1, 1)
+        sample(parts.sampler, warm_up, parts.decoding)  # starts the workers
+        with _counted(trainer.policy) as tokens:
+            started = time.perf_counter()
+            episodes = sample(parts.sampler, requests_for(tasks, 0, 1), parts.decoding)
+            seconds = time.perf_counter() - started
+        if any(one.finish != "stop" for one in episodes):
+            raise RuntimeError("some episodes reached a limit, so the two sides do not do the same work")
+        return seconds, sum(tokens)
+    finally:
+        trainer.close()
+
+
+@contextmanager
+def _counted(policy: Any) -> Iterator[list[int]]:
+    """Collect the number of tokens of every forward pass, padding included."""
+    tokens: list[int] = []
+
+    def note(_: Any, __: Any, kwargs: dict[str, Any]) -> None:
+        tokens.append(kwargs["input_ids"].numel())
+
+    handle = policy.body.register_forward_pre_hook(note, with_kwargs=True)
+    try:
+        yield tokens
+    finally:
+        handle.remove()
+
+
+def _trainer(size: Size, rows: Sequence[dict[str, Any]], pool: str) -> Any:
+    from steelyard import config as configs
+    from steelyard.compose import Supplied, build_trainer
+
+    shape = {"layers": 4, "width": size.width, "heads": 8, "kv_heads": 2, "max_length": 512, "vocabulary": WORDS}
+    tables: dict[str, Any] = {
+        "run": {"folder": tempfile.gettempdir(), "supplied": ["tasks", "verifier"]},
+        "model": {"scratch": shape, "device": "cpu"},
+        "sampling": {
+            "tasks_per_step": len(rows),
+            "max_new_tokens": TURNS * (WRITTEN + 1),
+            "max_rows": max(size.max_rows, size.episodes),
+        },
+        "constraint": {"kind": "automaton", "source": "benchmarks.episodes.episodes_cost:Exactly"},
+        "episode": {"max_turns": TURNS},
+        "verify": {"pool": pool, **({} if pool == "inline" else {"workers": size.workers})},
+        "tracking": {"console": False},
+    }
+    return build_trainer(configs.build(tables, source="episodes-cost"), Supplied(tasks=list(rows), verifier=Pages()))
