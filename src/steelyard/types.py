@@ -178,6 +178,8 @@ class Sample:
     """The turns of an episode in order, the replies included; empty for a single turn."""
     earlier_rows: tuple[Sample, ...] = ()
     """Rows of the episode before the chat template rewrote the conversation."""
+    observation: Prompt | None = None
+    """The initial observation of an episode, for display: its environment may replace the task's prompt."""
 
     @property
     def rows(self) -> tuple[Sample, ...]:
@@ -190,6 +192,11 @@ class Sample:
         return tuple({"role": turn.role, "content": turn.text} for turn in self.turns)
 
     @property
+    def final_text(self) -> str:
+        """What the policy wrote last: the last of its turns in an episode, otherwise the whole completion."""
+        return next((turn.text for turn in reversed(self.turns) if turn.role == "assistant"), self.text)
+
+    @property
     def truncated(self) -> bool:
         """Whether the completion was cut off at a limit."""
         return self.finish != "stop"
@@ -200,7 +207,8 @@ class Sample:
 
     def summary(self) -> SampleSummary:
         length = sum(len(row.completion_ids) for row in self.rows)
-        return SampleSummary(self.key, length, self.truncated, self.policy_version)
+        turns = sum(turn.role == "assistant" for turn in self.turns)
+        return SampleSummary(self.key, length, self.truncated, self.policy_version, turns, self.finish)
 
 
 class SampleSummary(NamedTuple):
@@ -211,6 +219,9 @@ class SampleSummary(NamedTuple):
     """Number of tokens in the completion."""
     truncated: bool
     policy_version: int
+    turns: int = 0
+    """Turns of the policy in an episode; 0 for a sample that is not an episode."""
+    finish: FinishReason = "stop"
 
 
 @dataclass(frozen=True, slots=True)

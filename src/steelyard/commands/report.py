@@ -66,7 +66,7 @@ def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
         raise ConfigError(f"{arguments.target} is not a run, so --out FILE is required")
     opened, groups = sample_groups(target, arguments.n, split=arguments.split, count=arguments.tasks, domain=domain)
     artifacts = [
-        Artifact(sample.text, title_of(domain, group.task), group.task.spec, verdict)
+        Artifact(sample.final_text, title_of(domain, group.task), group.task.spec, verdict)
         for group in groups
         for sample, verdict in zip(group.samples, group.verdicts, strict=True)
     ]

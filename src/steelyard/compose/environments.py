@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from steelyard.compose.tasks import positions
 from steelyard.config import Config
-from steelyard.environments import Environment, EnvironmentVerifier
+from steelyard.environments import Environment, EnvironmentVerifier, as_environment
 from steelyard.errors import ConfigError
 from steelyard.import_paths import is_import_path
 from steelyard.policies.base import Policy
@@ -18,9 +18,7 @@ from steelyard.verification import AnyVerifier, Pool, load_function
 def environment_of(candidate: object) -> Environment | None:
     """Return the environment that an object, a class or an import path stands for; ``None`` if it is no environment."""
     found = load_function(candidate) if isinstance(candidate, str) and is_import_path(candidate) else candidate
-    if isinstance(found, type) and issubclass(found, Environment):
-        return found()
-    return found if isinstance(found, Environment) else None
+    return as_environment(found)
 
 
 def environment_verifier(config: Config, candidate: object) -> EnvironmentVerifier | None:

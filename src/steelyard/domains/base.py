@@ -20,6 +20,7 @@ from steelyard.domains import defaults
 from steelyard.domains.artifacts import Artifact, ColourBy, Report, Summary, TextSpan
 from steelyard.drawing import Scene
 from steelyard.drawing.sheet import with_title
+from steelyard.environments import Environment, as_environment
 from steelyard.errors import ConfigError, DataError, Invalid
 from steelyard.text import printable
 from steelyard.types import Prompt, Task
@@ -55,9 +56,10 @@ class Domain(ABC):
         """Return one task. The result must depend only on ``split``, ``index`` and the domain's parameters."""
 
     @abstractmethod
-    def verifier(self) -> Verifier | Callable[..., Any]:
-        """Return the verifier: a function ``f(task, text)``, or any other value that ``steelyard.train`` accepts as
-        ``verifier``. It should raise ``Invalid`` for invalid samples and any other exception for its own failures.
+    def verifier(self) -> Verifier | Environment | Callable[..., Any]:
+        """Return the verifier: a function ``f(task, text)``, an ``Environment`` for episodes, or any other value that
+        ``steelyard.train`` accepts as ``verifier``. It should raise ``Invalid`` for invalid samples and any other
+        exception for its own failures.
         """
 
     # --- training --------------------------------------------------------------------------------------------------
@@ -133,9 +135,14 @@ class Domain(ABC):
         return {f"{name}.{form}": text.encode()}
 
     def report(self, text: str, spec: Mapping[str, Any] | None = None) -> Report:
-        """Verify the contents of a file and report the result part by part; ``spec`` is a ``Task.spec``."""
-        task = Task("file", "", spec or {})
-        return defaults.report_on(defaults.verify_text(as_verifier(self.verifier()), task, text))
+        """Verify the contents of a file and report the result part by part; ``spec`` is a ``Task.spec``.
+
+        An environment gets the text as the first turn of an episode.
+        """
+        task, verifier = Task("file", "", spec or {}), self.verifier()
+        if (environment := as_environment(verifier)) is not None:
+            return defaults.report_on(defaults.first_answer(environment, task, text))
+        return defaults.report_on(defaults.verify_text(as_verifier(verifier), task, text))
 
     def with_method(self, method: str) -> Self:
         """Return the same domain with another verification method (``steelyard verify --method``)."""

@@ -33,7 +33,7 @@ as from a verifier."""
 LIMITS: Mapping[FinishReason, str] = MappingProxyType(
     {
         "length": "a turn reached sampling.max_new_tokens",
-        "episode_length": "the episode reached episode.max_tokens",
+        "episode_length": "the episode reached episode.max_tokens or the model's maximum length",
         "turns": "the episode reached episode.max_turns",
     }
 )
@@ -100,6 +100,13 @@ class SessionEnvironment(Environment):
 
     def reply(self, task: Task, turns: Turns) -> Answer:
         raise NotImplementedError("an environment with sessions answers through them")
+
+
+def as_environment(candidate: object) -> Environment | None:
+    """Return the environment that an object or a class stands for; ``None`` if it is anything else."""
+    if isinstance(candidate, type) and issubclass(candidate, Environment):
+        return candidate()
+    return candidate if isinstance(candidate, Environment) else None
 
 
 def name_of(environment: Environment) -> str:

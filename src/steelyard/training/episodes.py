@@ -245,7 +245,14 @@ class _Episode:
         places = iter(self.starts)
         rows = [_row(row, [next(places) for _ in row]) for row in self.rows if row]
         last = rows[-1]
-        return replace(last, text=self.text, finish=self.finish, turns=tuple(self.turns), earlier_rows=tuple(rows[:-1]))
+        return replace(
+            last,
+            text=self.text,
+            finish=self.finish,
+            turns=tuple(self.turns),
+            earlier_rows=tuple(rows[:-1]),
+            observation=self.request.task.prompt,
+        )
 
     def verdict(self, verdict: Verdict) -> Verdict:
         """Return the final verdict; rewards of replies and the verdict's own are the rewards of the turns."""

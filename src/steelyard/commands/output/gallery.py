@@ -71,7 +71,7 @@ def ranked(domain: Domain, group: Group) -> list[Artifact]:
         key=lambda pair: (not pair[1].has_reward, -pair[1].reward, pair[0].key),
     )
     return [
-        Artifact(domain.to_text(sample.text), f"{rank:02d}", group.task.spec, verdict)
+        Artifact(domain.to_text(sample.final_text), f"{rank:02d}", group.task.spec, verdict)
         for rank, (sample, verdict) in enumerate(by_reward, 1)
     ]
 
