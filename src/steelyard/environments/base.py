@@ -15,11 +15,13 @@ Environments run where verifiers run, with the same limits, causes of failure an
 
 from __future__ import annotations
 
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from steelyard.defaults import SUCCESS_AT
+from steelyard.errors import ConfigError
 from steelyard.types import FinishReason, Message, Prompt, Reply, Task, Verdict
 from steelyard.verification.base import Outcome
 
@@ -105,6 +107,13 @@ class SessionEnvironment(Environment):
 def as_environment(candidate: object) -> Environment | None:
     """Return the environment that an object or a class stands for; ``None`` if it is anything else."""
     if isinstance(candidate, type) and issubclass(candidate, Environment):
+        try:
+            inspect.signature(candidate).bind()
+        except TypeError as error:
+            raise ConfigError(
+                f"the environment {candidate.__name__} cannot be created without arguments ({error}): give its "
+                "parameters defaults, or pass an instance, in TOML as 'module:instance'"
+            ) from None
         return candidate()
     return candidate if isinstance(candidate, Environment) else None
 

@@ -14,6 +14,7 @@ import pytest
 from steelyard.domains import Artifact, Domain, TextSpan, make_domain, register, registry
 from steelyard.domains.base import examples_of
 from steelyard.drawing import Label, Scene, framed
+from steelyard.environments import Session, SessionEnvironment
 from steelyard.errors import ConfigError, DataError, Invalid
 from steelyard.types import Task, Verdict
 
@@ -168,3 +169,41 @@ def test_a_domain_is_found_by_its_registered_name(registered: None) -> None:
             register(name, Numbers)
     with pytest.raises(ConfigError, match="not a subclass"):
         register("text", str)  # pyright: ignore[reportArgumentType]
+
+
+class Warmer(SessionEnvironment):
+    """Replies once, then ends the episode."""
+
+    closed = 0
+
+    def open(self, task: Task, seed: int) -> Session:
+        return WarmerSession(task.spec["number"])
+
+
+class WarmerSession(Session):
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def reply(self, text: str) -> Any:
+        return True if int(text) == self.number else "warmer\ntry again"
+
+    def close(self) -> None:
+        Warmer.closed += 1
+
+
+@pytest.mark.parametrize("given", [Warmer, Warmer()])
+def test_an_environment_gets_a_file_as_the_first_turn_of_an_episode(given: Any) -> None:
+    class Played(Numbers):
+        def verifier(self) -> Any:
+            return given
+
+    Warmer.closed = 0
+    won = Played().report("2\n", {"number": 2})
+    assert (won.good, won.summary) == (True, ("success: reward 1",))
+    unfinished = Played().report("1\n", {"number": 2})
+    assert (unfinished.good, unfinished.flaws) == (False, ("> warmer", "> try again"))
+    assert "first turn of an episode" in unfinished.summary[0]
+    assert "steelyard sample" in unfinished.summary[0]
+    assert Warmer.closed == 2, "no session stays open"
+    with pytest.raises(DataError, match="--spec"):
+        Played().report("2\n")

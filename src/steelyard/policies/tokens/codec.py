@@ -86,9 +86,10 @@ class Codec:
         """
         return self.tokenizer.decode([int(token) for token in ids if token not in self.end_ids])
 
-    def _ids(self, text: str, what: str, **options: bool) -> list[int]:
+    def _ids(self, text: str, what: str, **settings: Any) -> list[int]:
+        """Return the tokens of a text; ``what`` names it in the error for words that the model does not know."""
         try:
-            return self.tokenizer.encode(text, **options)
+            return self.tokenizer.encode(text, **settings)
         except Exception as error:  # tokenizers with a closed vocabulary raise a plain Exception
             unknown = [word for word in text.split() if word not in self.tokenizer.get_vocab()]
             if UNKNOWN not in str(error) or not unknown:
