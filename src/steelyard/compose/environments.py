@@ -20,7 +20,7 @@ from steelyard.verification import AnyVerifier, Pool, load_function
 
 
 def environment_of(candidate: object) -> Environment | None:
-    """Return the environment that an object, a class or an import path stands for; ``None`` if it is no environment."""
+    """Return the environment that an object, a class or an import path stands for; ``None`` for anything else."""
     found = load_function(candidate) if isinstance(candidate, str) and is_import_path(candidate) else candidate
     if isinstance(found, Mapping):
         reject_environments(list(cast("Mapping[str, object]", found).values()))
