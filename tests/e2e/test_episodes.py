@@ -72,10 +72,8 @@ def test_the_page_works(call: Call, games: Any, capsys: pytest.CaptureFixture[st
     assert last["episode/turns"] > 1
     assert re.search(r"^> (higher|lower)$", Path("runs/guess/artifacts/samples-00000002.md").read_text(), re.MULTILINE)
 
-    code = blocks("python")[1].replace(
-        '"steps": 60}', '"steps": 1}, tracking={"console": False}, verify={"pool": "inline"}'
-    )
-    exec(code, {})
+    quick = '"steps": 1}, tracking={"console": False}, verify={"pool": "inline"}'
+    exec(blocks("python")[1].replace('"steps": 60}', quick), {})
     printed = capsys.readouterr().out
     assert printed.startswith("play\n  1  re")
     assert "  │ " in printed

@@ -128,16 +128,26 @@ def _sample_and_verify(config: Config, tasks: int, samples: int) -> _Trial:
         recording = RecordingPool(build_trial_pool(config, verifier, supplied))
         episodes, verdicts = with_episodes(config, policy, verifier, sampler, recording)
         return _play(config, episodes, verdicts, recording, requests_for(drawn, 0, samples), prompts)
-    start = time.perf_counter()
-    with progress_bar(f"sampling {len(drawn)} tasks × {samples}", len(drawn) * samples) as advance:
-        samples_by_task = _sample(config, CountedSampler(sampler, advance), drawn, samples)
-    sampling = time.perf_counter() - start
     pool = build_trial_pool(config, verifier, supplied)
-    with closing(pool), progress_bar("verifying twice", 2 * len(drawn)) as advance:
-        (first, seconds), (second, seconds_again) = (_verify(pool, drawn, samples_by_task, advance) for _ in range(2))
+    return _verify_twice(config, sampler, pool, drawn, samples, prompts)
+
+
+def _verify_twice(
+    config: Config, sampler: Sampler, pool: Pool, tasks: Sequence[Task], samples: int, prompts: str
+) -> _Trial:
+    """Sample all tasks, then verify the samples twice."""
+    start = time.perf_counter()
+    with closing(pool):
+        with progress_bar(f"sampling {len(tasks)} tasks × {samples}", len(tasks) * samples) as advance:
+            samples_by_task = _sample(config, CountedSampler(sampler, advance), tasks, samples)
+        sampling = time.perf_counter() - start
+        with progress_bar("verifying twice", 2 * len(tasks)) as advance:
+            (first, seconds), (second, seconds_again) = (
+                _verify(pool, tasks, samples_by_task, advance) for _ in range(2)
+            )
     groups = [
         Group(task, tuple(own), tuple(verdicts))
-        for task, own, verdicts in zip(drawn, samples_by_task, first, strict=True)
+        for task, own, verdicts in zip(tasks, samples_by_task, first, strict=True)
     ]
     return _Trial(groups, second, min(seconds, seconds_again), sampling, prompts)
 
@@ -238,6 +248,7 @@ def _episode_rows(episodes: EpisodeReport, playing: float, per_step: int) -> Ite
     yield "turns", f"mean {number(fmean(episodes.turns))}, at most {max(episodes.turns)}"
     ended = {"the environment": episodes.finishes.get("stop", 0)}
     ended |= {key: episodes.finishes.get(limit, 0) for limit, key in LIMIT_KEYS.items()}
+    ended["failures"] = episodes.failed
     yield "ended by", ", ".join(f"{key} {count}" for key, count in ended.items() if count)
     yield "time per reply", f"{_seconds(episodes.seconds_per_answer)} ({episodes.answers} replies and verdicts)"
     yield "time per episode", f"{_seconds(playing)}, sampling and replies together"

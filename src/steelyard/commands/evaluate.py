@@ -117,8 +117,7 @@ def _plain(found: Evaluation) -> dict[str, Any]:
         "pass_at": {str(k): interval(estimate) for k, estimate in found.pass_at.items()},
         "distinct": found.distinct,
         "unscored": found.unscored,
-        **found.episodes,
-    }
+    } | ({"episodes": dict(found.episodes)} if found.episodes else {})
 
 
 def _show(facts: dict[str, Any], found: Evaluation, temperature: str) -> None:

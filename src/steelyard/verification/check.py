@@ -26,7 +26,8 @@ class EpisodeReport:
     turns: tuple[int, ...]
     """Turns of the policy in each episode."""
     finishes: Mapping[FinishReason, int]
-    """Number of episodes by finish reason."""
+    """Number of episodes by finish reason, without those in which the environment failed."""
+    failed: int
     answers: int
     """Replies and verdicts of the environment."""
     seconds_per_answer: float
@@ -41,7 +42,7 @@ class EpisodeReport:
                 "every episode ended at episode.max_turns: raise it, or end episodes in the environment by returning a "
                 "number, a bool or a Verdict"
             )
-        elif max(self.turns) < 2:
+        elif max(self.turns) < 2 and not self.failed:
             yield "no episode has a second turn: to continue an episode, the environment returns a text or a Reply"
         for limit in ("length", "episode_length"):
             if (count := self.finishes.get(limit, 0)) > MAX_CUT_SHARE * episodes:
@@ -144,10 +145,12 @@ def summarise_check(
 
 def summarise_episodes(groups: Sequence[Group], *, answers: int, seconds: float, same: float) -> EpisodeReport:
     """Summarise played episodes; their environment took ``seconds`` for ``answers`` answers."""
-    summaries = [sample.summary() for group in groups for sample in group.samples]
+    pairs = [(s.summary(), v) for group in groups for s, v in zip(group.samples, group.verdicts, strict=True)]
+    finishes: Counter[FinishReason] = Counter(s.finish for s, verdict in pairs if verdict.status != "unscored")
     return EpisodeReport(
-        turns=tuple(summary.turns for summary in summaries),
-        finishes=dict(Counter(summary.finish for summary in summaries)),
+        turns=tuple(summary.turns for summary, _ in pairs),
+        finishes=dict(finishes),
+        failed=len(pairs) - finishes.total(),
         answers=answers,
         seconds_per_answer=seconds / answers,
         same=same,

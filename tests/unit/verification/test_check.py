@@ -107,7 +107,7 @@ def test_concerns_name_what_to_look_at(verdicts, second, messages: list[str], gr
 
 
 def episodes(turns: tuple[int, ...], finishes: dict[FinishReason, int], same: float = 1.0) -> EpisodeReport:
-    return EpisodeReport(turns, finishes, answers=10, seconds_per_answer=0.1, same=same)
+    return EpisodeReport(turns, finishes, failed=0, answers=10, seconds_per_answer=0.1, same=same)
 
 
 @pytest.mark.parametrize(
@@ -133,4 +133,7 @@ def test_episodes_are_counted_by_turns_and_finish_reason(groups) -> None:
     turns = (Turn("assistant", "a", 0, 1), Turn("user", "b", 1, 2), Turn("assistant", "c", 2, 3))
     samples = (replace(group.samples[0], turns=turns), replace(group.samples[1], turns=turns[:2], finish="turns"))
     report = summarise_episodes([replace(group, samples=samples)], answers=4, seconds=2.0, same=1.0)
-    assert report == EpisodeReport((2, 1), {"stop": 1, "turns": 1}, 4, 0.5, 1.0)
+    assert report == EpisodeReport((2, 1), {"stop": 1, "turns": 1}, 0, 4, 0.5, 1.0)
+    failing = replace(group, samples=samples, verdicts=(BROKEN, ZERO))
+    report = summarise_episodes([failing], answers=4, seconds=2.0, same=1.0)
+    assert (report.finishes, report.failed) == ({"turns": 1}, 1)
