@@ -192,11 +192,6 @@ class Sample:
         return tuple({"role": turn.role, "content": turn.text} for turn in self.turns)
 
     @property
-    def final_text(self) -> str:
-        """What the policy wrote last: the last of its turns in an episode, otherwise the whole completion."""
-        return next((turn.text for turn in reversed(self.turns) if turn.role == "assistant"), self.text)
-
-    @property
     def truncated(self) -> bool:
         """Whether the completion was cut off at a limit."""
         return self.finish != "stop"

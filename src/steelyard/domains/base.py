@@ -23,7 +23,7 @@ from steelyard.drawing.sheet import with_title
 from steelyard.environments import Environment, as_environment
 from steelyard.errors import ConfigError, DataError, Invalid
 from steelyard.text import printable
-from steelyard.types import Prompt, Task
+from steelyard.types import Message, Prompt, Sample, Task
 from steelyard.verification import Verifier, as_verifier
 
 MAX_TITLE_LENGTH = 120
@@ -89,6 +89,10 @@ class Domain(ABC):
     def to_text(self, text: str) -> str:
         """Convert a sample to file contents; return an empty string if the sample contains no artifact."""
         return text
+
+    def episode_text(self, turns: Sequence[Message]) -> str:
+        """Return the artifact of an episode as text, before ``to_text``; by default, what the policy wrote last."""
+        return next((turn["content"] for turn in reversed(turns) if turn["role"] == "assistant"), "")
 
     def highlights(self, task: Task, text: str) -> list[TextSpan]:
         """Split the text into spans given by the task and spans written by the policy."""
@@ -157,6 +161,11 @@ def title_of(domain: Domain, task: Task) -> str:
     """Return the domain's description of a task as one shortened line, or the task's id if there is none."""
     described = printable(domain.describe(task))
     return textwrap.shorten(described, MAX_TITLE_LENGTH, placeholder=" …") or task.id
+
+
+def artifact_text(domain: Domain, sample: Sample) -> str:
+    """Return the artifact of a sample as text, before ``Domain.to_text``."""
+    return domain.episode_text(sample.messages) if sample.turns else sample.text
 
 
 def examples_of(domain: Domain | None, section: str, *, seed: int) -> Iterator[tuple[Task, str]]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from steelyard.tracking.transcript import ShownTurn, shown_turns
-from steelyard.types import FinishReason, Group, Prompt, Sample, Task, Verdict
+from steelyard.types import FinishReason, Group, Message, Prompt, Sample, Task, Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +25,9 @@ class ShownSample:
     finish: FinishReason = "stop"
 
     @property
-    def final_text(self) -> str:
-        """What the policy wrote last: the last of its turns in an episode, otherwise the text."""
-        return next((turn.text for turn in reversed(self.turns) if turn.by_policy), self.text)
+    def messages(self) -> tuple[Message, ...]:
+        """The turns of an episode as chat messages."""
+        return tuple({"role": turn.role, "content": turn.text} for turn in self.turns)
 
 
 def select_samples(groups: Iterable[Group]) -> list[ShownSample]:

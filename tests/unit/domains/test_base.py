@@ -6,17 +6,22 @@ import itertools
 import sys
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from steelyard.compose.pictures import sheet
 from steelyard.domains import Artifact, Domain, TextSpan, make_domain, register, registry
-from steelyard.domains.base import examples_of
+from steelyard.domains.base import artifact_text, examples_of
 from steelyard.drawing import Label, Scene, framed
 from steelyard.environments import Session, SessionEnvironment
 from steelyard.errors import ConfigError, DataError, Invalid
-from steelyard.types import Task, Verdict
+from steelyard.tracking.shown import ShownSample
+from steelyard.tracking.transcript import shown_turns
+from steelyard.types import NO_DECISIONS, Sample, SampleKey, Task, Turn, Verdict
 
 
 def score(task: Task, text: str) -> Verdict:
@@ -207,3 +212,15 @@ def test_an_environment_gets_a_file_as_the_first_turn_of_an_episode(given: Any) 
     assert Warmer.closed == 2, "no session stays open"
     with pytest.raises(DataError, match="--spec"):
         Played().report("2\n")
+
+
+def test_the_artifact_of_an_episode_is_the_last_turn_of_the_policy() -> None:
+    turns = tuple(Turn(role, text, 0, 0) for role, text in (("assistant", "3"), ("user", "lower"), ("assistant", "2")))
+    played = Sample(SampleKey(0, 0, 0, 0), np.zeros(0, np.int32), 0, "3lower2", "stop", NO_DECISIONS, turns=turns)
+    assert artifact_text(NUMBERS, played) == "2"
+    assert artifact_text(NUMBERS, replace(played, turns=turns[:2])) == "3", "cut off after a reply"
+    assert artifact_text(NUMBERS, replace(played, turns=())) == "3lower2"
+    shown = ShownSample(
+        "best", "t", "p", "3lower2", Verdict.scored(1.0), turns=shown_turns(played, Verdict.scored(1.0))
+    )
+    assert labels(sheet(NUMBERS, [shown]))[0] == "2"

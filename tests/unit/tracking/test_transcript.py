@@ -120,13 +120,8 @@ def test_files_hold_the_turns(tmp_path: Path) -> None:
 
 def test_a_single_turn_is_shown_as_before(tmp_path: Path) -> None:
     alone = shown(replace(episode(), text="1 2 3"), Verdict.scored(1.0))
-    assert (alone.turns, sample_text(alone), alone.final_text) == ((), "1 2 3", "1 2 3")
+    assert (alone.turns, sample_text(alone)) == ((), "1 2 3")
     ArtifactTracker(tmp_path).samples(3, [alone])
     assert "Sample:\n\n```text\n1 2 3\n```" in (tmp_path / "samples-00000003.md").read_text(encoding="utf-8")
     assert "turns" not in (tmp_path / "samples-00000003.jsonl").read_text(encoding="utf-8")
     assert list(transcript_lines(())) == []
-
-
-def test_the_final_text_is_the_last_turn_of_the_policy() -> None:
-    assert episode(*TEXTS).final_text == shown(episode(*TEXTS)).final_text == "5"
-    assert episode(*TEXTS[:4]).final_text == "6", "cut off after a reply"
