@@ -36,7 +36,8 @@ from steelyard.run import run_and_report
 from steelyard.text import printable
 from steelyard.tracking import read_metrics
 from steelyard.tracking.artifacts import verdict_line
-from steelyard.tracking.shown import prompt_text
+from steelyard.tracking.shown import prompt_of, prompt_text
+from steelyard.tracking.transcript import limit_note, shown_turns, transcript_lines
 from steelyard.training.evaluation import EVALUATION_STEP, Evaluation
 from steelyard.training.phases import collect, requests_for
 from steelyard.types import Group, Prompt, Task, Verdict
@@ -212,8 +213,13 @@ def _own_tasks(prompt: Prompt | Task | Sequence[Any], spec: Mapping[str, Any] | 
 
 
 def _shown(group: Group) -> str:
-    lines = [printable(prompt_text(group.task.prompt))]
-    for sample, verdict in zip(group.samples, group.verdicts, strict=True):
+    lines = [printable(prompt_text(prompt_of(group.task, group.samples[0])))]
+    for number, (sample, verdict) in enumerate(zip(group.samples, group.verdicts, strict=True), start=1):
+        if turns := shown_turns(sample, verdict):
+            notes = [printable(verdict_line(verdict)), limit_note(turns, sample.finish, verdict)]
+            lines.append(f"  {number}  {' · '.join(filter(None, notes))}")
+            lines += [f"  {line}" for line in transcript_lines(turns)]
+            continue
         result = "" if verdict.cause == NOT_VERIFIED else f"  ({printable(verdict_line(verdict))})"
         text = printable(sample.text).replace("\n", "\n    ") or "(empty)"
         lines.append(f"  │ {text}{result}")

@@ -178,6 +178,8 @@ class Sample:
     """The turns of an episode in order, the replies included; empty for a single turn."""
     earlier_rows: tuple[Sample, ...] = ()
     """Rows of the episode before the chat template rewrote the conversation."""
+    observation: Prompt | None = None
+    """The initial observation of an episode, for display: its environment may replace the task's prompt."""
 
     @property
     def rows(self) -> tuple[Sample, ...]:
@@ -200,7 +202,8 @@ class Sample:
 
     def summary(self) -> SampleSummary:
         length = sum(len(row.completion_ids) for row in self.rows)
-        return SampleSummary(self.key, length, self.truncated, self.policy_version)
+        turns = sum(turn.role == "assistant" for turn in self.turns)
+        return SampleSummary(self.key, length, self.truncated, self.policy_version, turns, self.finish)
 
 
 class SampleSummary(NamedTuple):
@@ -211,6 +214,9 @@ class SampleSummary(NamedTuple):
     """Number of tokens in the completion."""
     truncated: bool
     policy_version: int
+    turns: int = 0
+    """Turns of the policy in an episode; 0 for a sample that is not an episode."""
+    finish: FinishReason = "stop"
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,21 @@ from pathlib import Path
 import pytest
 
 SURFACE = {
-    "steelyard": ["Group", "Invalid", "Sample", "SteelyardError", "Task", "Verdict", "open_run", "train", "verifier"],
+    "steelyard": [
+        "Environment",
+        "Group",
+        "Invalid",
+        "Reply",
+        "Sample",
+        "Session",
+        "SessionEnvironment",
+        "SteelyardError",
+        "Task",
+        "Verdict",
+        "open_run",
+        "train",
+        "verifier",
+    ],
     "steelyard.domains": [
         "Artifact",
         "Domain",

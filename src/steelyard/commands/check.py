@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -16,6 +17,7 @@ from rich.text import Text
 
 from steelyard import config as configs
 from steelyard.commands import FAILED
+from steelyard.commands.inputs.recording_pool import RecordingPool
 from steelyard.commands.inputs.target import add_trust
 from steelyard.commands.output.screen import CountedSampler, loading, positive, stdout
 from steelyard.config import Config
@@ -27,15 +29,26 @@ from steelyard.tracking.shown import select_samples
 from steelyard.trust import load_recipe
 from steelyard.types import Group, Sample, Task, Verdict
 from steelyard.verification import Item, Pool
-from steelyard.verification.check import CheckReport, summarise_check
+from steelyard.verification.check import (
+    LIMIT_KEYS,
+    CheckReport,
+    EpisodeReport,
+    summarise_check,
+    summarise_episodes,
+)
 
 if TYPE_CHECKING:
-    from steelyard.sampling.base import Sampler
+    from steelyard.sampling.base import Sampler, SampleRequest
 
 BROKEN = """\
 The verifier failed on every sample, so there is nothing to train on. It is called as f(task, text): task.prompt is the
 prompt, task.spec holds the task's other columns, and text is the model's output. It must return a number, True, False
 or a Verdict; to reject a sample, raise steelyard.Invalid("reason"). Fix the failure shown above and check again."""
+BROKEN_ENVIRONMENT = """\
+The environment failed in every episode, so there is nothing to train on. It is called as reply(task, turns), or
+reply(text) for a session: turns are the messages after the prompt, and the last one is what the model wrote. It must
+return a text or a Reply to continue the episode, or a number, True, False or a Verdict to end it; to reject an episode,
+raise steelyard.Invalid("reason"). Fix the failure shown above and check again."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,13 +57,15 @@ class _Trial:
 
     groups: list[Group]
     second: list[list[Verdict]]
-    """Verdicts from the second verification."""
+    """Verdicts from the second verification; empty for episodes."""
     verifying: float
     """Duration in seconds of the faster verification; the first one also waits for workers to start."""
     sampling: float
     """Seconds spent on sampling."""
     prompts: str
     """A description of how prompts are sent."""
+    episodes: EpisodeReport | None = None
+    """Set if the verifier is an environment."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -73,11 +88,12 @@ def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
             f"--samples {samples}: a check needs at least two samples per task to compare; use --samples 8"
         )
     trial = _sample_and_verify(config, arguments.tasks, samples)
-    report = summarise_check(trial.groups, trial.second, trial.verifying, dead=_dead(config, trial.groups))
+    dead = _dead(config, trial.groups)
+    report = summarise_check(trial.groups, trial.second, trial.verifying, dead=dead, episodes=trial.episodes)
     console = stdout()
     _show(console, config, trial, report)
     if report.unscored == report.items:
-        console.print(BROKEN, style="red", markup=False)
+        console.print(BROKEN if trial.episodes is None else BROKEN_ENVIRONMENT, style="red", markup=False)
         return FAILED
     concerns = report.concerns()
     for concern in concerns:
@@ -96,26 +112,68 @@ def _sample_and_verify(config: Config, tasks: int, samples: int) -> _Trial:
             build_trial_pool,
             build_verifier,
             with_domain,
+            with_episodes,
         )
         from steelyard.compose.prompting import describe_prompting
+        from steelyard.environments import EnvironmentVerifier
+        from steelyard.training.phases import requests_for
 
         supplied = with_domain(config)
         verifier = build_verifier(config, supplied)
         drawn = build_tasks(config, supplied)[0].draw(0, tasks)
         policy = build_policy(config, supplied)
         sampler = build_sampler(config, policy)
-    start = time.perf_counter()
-    with progress_bar(f"sampling {len(drawn)} tasks × {samples}", len(drawn) * samples) as advance:
-        samples_by_task = _sample(config, CountedSampler(sampler, advance), drawn, samples)
-    sampling = time.perf_counter() - start
+    prompts = describe_prompting(policy)
+    if isinstance(verifier, EnvironmentVerifier):
+        recording = RecordingPool(build_trial_pool(config, verifier, supplied))
+        episodes, verdicts = with_episodes(config, policy, verifier, sampler, recording)
+        return _play(config, episodes, verdicts, recording, requests_for(drawn, 0, samples), prompts)
     pool = build_trial_pool(config, verifier, supplied)
-    with closing(pool), progress_bar("verifying twice", 2 * len(drawn)) as advance:
-        (first, seconds), (second, seconds_again) = (_verify(pool, drawn, samples_by_task, advance) for _ in range(2))
+    return _verify_twice(config, sampler, pool, drawn, samples, prompts)
+
+
+def _verify_twice(
+    config: Config, sampler: Sampler, pool: Pool, tasks: Sequence[Task], samples: int, prompts: str
+) -> _Trial:
+    """Sample all tasks, then verify the samples twice."""
+    start = time.perf_counter()
+    with closing(pool):
+        with progress_bar(f"sampling {len(tasks)} tasks × {samples}", len(tasks) * samples) as advance:
+            samples_by_task = _sample(config, CountedSampler(sampler, advance), tasks, samples)
+        sampling = time.perf_counter() - start
+        with progress_bar("verifying twice", 2 * len(tasks)) as advance:
+            (first, seconds), (second, seconds_again) = (
+                _verify(pool, tasks, samples_by_task, advance) for _ in range(2)
+            )
     groups = [
         Group(task, tuple(own), tuple(verdicts))
-        for task, own, verdicts in zip(drawn, samples_by_task, first, strict=True)
+        for task, own, verdicts in zip(tasks, samples_by_task, first, strict=True)
     ]
-    return _Trial(groups, second, min(seconds, seconds_again), sampling, describe_prompting(policy))
+    return _Trial(groups, second, min(seconds, seconds_again), sampling, prompts)
+
+
+def _play(
+    config: Config,
+    sampler: Sampler,
+    verdicts: Pool,
+    recording: RecordingPool,
+    requests: Sequence[SampleRequest],
+    prompts: str,
+) -> _Trial:
+    """Play the requested episodes, then give their turns to the environment again and compare its answers."""
+    from steelyard.compose import build_decoding
+    from steelyard.training.phases import collect
+
+    total = sum(request.count for request in requests)
+    start = time.perf_counter()
+    with closing(verdicts):
+        with progress_bar(f"playing {total} episodes", total) as advance:
+            groups = collect(CountedSampler(sampler, advance), verdicts, requests, build_decoding(config))
+        playing = time.perf_counter() - start
+        with progress_bar("replying again", recording.rounds) as advance:
+            again = recording.ask_again(advance)
+    report = summarise_episodes(groups, answers=again.answers, seconds=again.seconds, same=again.same)
+    return _Trial(groups, [], again.seconds, playing, prompts, report)
 
 
 def _dead(config: Config, groups: Sequence[Group]) -> int:
@@ -151,7 +209,8 @@ def _show(console: Console, config: Config, trial: _Trial, report: CheckReport) 
     table = Table(show_header=False)
     for name, value in _rows(config, trial, report):
         table.add_row(name, value)
-    console.print(f"{report.groups} tasks × {report.items // report.groups} samples", style="bold")
+    what = "samples" if report.episodes is None else "episodes"
+    console.print(f"{report.groups} tasks × {report.items // report.groups} {what}", style="bold")
     console.print(table)
     if shown := select_samples(trial.groups):
         from steelyard.tracking.cards import SampleCards
@@ -168,9 +227,12 @@ def _rows(config: Config, trial: _Trial, report: CheckReport) -> Iterator[tuple[
     sampling, verifying = trial.sampling / report.items, report.seconds_per_item
     if trial.prompts:
         yield "prompts", trial.prompts.removeprefix("prompts are ")
-    yield "time per sample", f"{_seconds(verifying)} to verify, {_seconds(sampling)} to sample"
-    total = f"{_seconds(verifying * per_step)} verifying, {_seconds(sampling * per_step)} sampling"
-    yield "training step", f"{per_step} samples: about {total}"
+    if report.episodes is not None:
+        yield from _episode_rows(report.episodes, sampling, per_step)
+    else:
+        yield "time per sample", f"{_seconds(verifying)} to verify, {_seconds(sampling)} to sample"
+        total = f"{_seconds(verifying * per_step)} verifying, {_seconds(sampling * per_step)} sampling"
+        yield "training step", f"{per_step} samples: about {total}"
     yield "verdicts", f"{report.scored} scored, {report.rejected} rejected, {report.unscored} unscored"
     if report.reward_mean is not None:
         spread = f"{number(report.reward_min or 0.0)} – {number(report.reward_max or 0.0)}"
@@ -179,6 +241,19 @@ def _rows(config: Config, trial: _Trial, report: CheckReport) -> Iterator[tuple[
     yield "dead groups", f"{report.dead_share:.0%} (no sample has an advantage)"
     if report.determinism is not None:
         yield "same verdict twice", f"{report.determinism:.0%}"
+
+
+def _episode_rows(episodes: EpisodeReport, playing: float, per_step: int) -> Iterator[tuple[str, str]]:
+    """Describe episodes; ``playing`` is the time per episode in seconds, replies included."""
+    yield "turns", f"mean {number(fmean(episodes.turns))}, at most {max(episodes.turns)}"
+    ended = {"the environment": episodes.finishes.get("stop", 0)}
+    ended |= {key: episodes.finishes.get(limit, 0) for limit, key in LIMIT_KEYS.items()}
+    ended["failures"] = episodes.failed
+    yield "ended by", ", ".join(f"{key} {count}" for key, count in ended.items() if count)
+    yield "time per reply", f"{_seconds(episodes.seconds_per_answer)} ({episodes.answers} replies and verdicts)"
+    yield "time per episode", f"{_seconds(playing)}, sampling and replies together"
+    yield "training step", f"{per_step} episodes: about {_seconds(playing * per_step)}"
+    yield "same answers twice", f"{episodes.same:.0%}"
 
 
 def _seconds(seconds: float) -> str:

@@ -7,7 +7,7 @@ import json
 import math
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -19,6 +19,7 @@ from steelyard.commands.inputs.target import Target, add_target, open_policy, re
 from steelyard.commands.output.screen import CountedSampler, loading, positive, stdout
 from steelyard.defaults import REPORTED_KS
 from steelyard.domains.base import Split
+from steelyard.environments.base import LIMITS
 from steelyard.errors import ConfigError
 from steelyard.text import printable
 from steelyard.tracking.bars import progress_bar
@@ -116,7 +117,7 @@ def _plain(found: Evaluation) -> dict[str, Any]:
         "pass_at": {str(k): interval(estimate) for k, estimate in found.pass_at.items()},
         "distinct": found.distinct,
         "unscored": found.unscored,
-    }
+    } | ({"episodes": dict(found.episodes)} if found.episodes else {})
 
 
 def _show(facts: dict[str, Any], found: Evaluation, temperature: str) -> None:
@@ -132,11 +133,22 @@ def _show(facts: dict[str, Any], found: Evaluation, temperature: str) -> None:
     for name, estimate, form in rows:
         table.add_row(name, form.format(estimate.mean), f"{form} – {form}".format(estimate.low, estimate.high))
     table.add_row("distinct outputs", f"{found.distinct:.1%}", "")
+    for name, value in _episode_rows(found):
+        table.add_row(name, value, "")
     console = stdout()
     console.print(title, style="bold", markup=False, soft_wrap=True)
     console.print(table)
     if found.unscored:
         console.print(_describe_unscored(found), style="yellow", markup=False)
+
+
+def _episode_rows(found: Evaluation) -> Iterator[tuple[str, str]]:
+    """Describe the turns of episodes and the limits that ended some of them."""
+    if found.episodes:
+        yield "turns per episode", f"{found.episodes['episode/turns']:.2f}"
+    for limit, reason in LIMITS.items():
+        if share := found.episodes.get(f"episode/ended_by/{limit}"):
+            yield reason, f"{share:.1%}"
 
 
 def _describe_unscored(found: Evaluation) -> str:

@@ -26,7 +26,7 @@ from steelyard.commands.inputs.target import add_target, resolve
 from steelyard.commands.output.files import write_file
 from steelyard.commands.output.screen import positive, print_line, stdout
 from steelyard.domains.artifacts import Artifact, Summary
-from steelyard.domains.base import Split, title_of
+from steelyard.domains.base import Split, artifact_text, title_of
 from steelyard.domains.registry import is_domain
 from steelyard.errors import ConfigError
 
@@ -66,7 +66,7 @@ def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
         raise ConfigError(f"{arguments.target} is not a run, so --out FILE is required")
     opened, groups = sample_groups(target, arguments.n, split=arguments.split, count=arguments.tasks, domain=domain)
     artifacts = [
-        Artifact(sample.text, title_of(domain, group.task), group.task.spec, verdict)
+        Artifact(artifact_text(domain, sample), title_of(domain, group.task), group.task.spec, verdict)
         for group in groups
         for sample, verdict in zip(group.samples, group.verdicts, strict=True)
     ]

@@ -30,8 +30,9 @@ from steelyard.domains.registry import make_domain
 from steelyard.errors import ConfigError, SteelyardError
 from steelyard.text import printable
 from steelyard.tracking.artifacts import verdict_line
-from steelyard.tracking.shown import prompt_text
-from steelyard.types import Group, Task, Verdict
+from steelyard.tracking.shown import prompt_of, prompt_text
+from steelyard.tracking.transcript import limit_note, shown_turns, transcript_lines
+from steelyard.types import Group, Sample, Task, Verdict
 
 STYLES = {"plain": "", "given": "", "right": "bold green", "made": "bold yellow"}
 """Style of each kind of text span: unmarked, given in the prompt, same as the original, or different."""
@@ -149,7 +150,7 @@ def _write_page(target: Target, domain: Domain | None, path: Path) -> int:
 def _show(console: Console, label: str, group: Group, domain: Domain | None) -> None:
     """Print the prompt and its samples. Samples with highlights are sorted by reward and coloured."""
     console.print(Rule(Text(f"{label} · task {group.task.id}", style="bold"), align="left"))
-    console.print(Text(printable(prompt_text(group.task.prompt)), style="dim"))
+    console.print(Text(printable(prompt_text(prompt_of(group.task, group.samples[0]))), style="dim"))
     spans = [_spans(group.task, sample.text, domain) for sample in group.samples]
     shown = list(zip(group.samples, group.verdicts, spans, strict=True))
     if any(span.kind != "plain" for own in spans for span in own):
@@ -159,10 +160,24 @@ def _show(console: Console, label: str, group: Group, domain: Domain | None) -> 
         if verdict.cause != NOT_SCORED:
             colour = "green" if verdict.success else "red" if verdict.status == "unscored" else "yellow"
             head.append(_one_line(verdict), style=colour)
-        if sample.truncated:
+        if sample.truncated and not sample.turns:
             head.append("  (cut off at the length limit)", style="dim")
+        if sample.turns:
+            _show_episode(console, head, sample, verdict)
+            continue
         console.print(head)
         console.print(Text.assemble(*((printable(span.text), STYLES[span.kind]) for span in own)))
+
+
+def _show_episode(console: Console, head: Text, sample: Sample, verdict: Verdict) -> None:
+    """Print an episode turn by turn, with its replies dimmed."""
+    turns = shown_turns(sample, verdict)
+    if note := limit_note(turns, sample.finish, verdict):
+        head.append(f"  ({note})", style="dim")
+    console.print(head)
+    for line in transcript_lines(turns):
+        shown = Text.assemble((line.mark, "cyan" if line.by_policy else "dim"))
+        console.print(shown.append(line.text, style="" if line.by_policy else "dim").append(line.note, style="dim"))
 
 
 def _spans(task: Task, text: str, domain: Domain | None) -> list[TextSpan]:

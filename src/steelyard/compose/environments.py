@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import cast
+
 from steelyard.compose.tasks import positions
 from steelyard.config import Config
-from steelyard.environments import Environment, EnvironmentVerifier
+from steelyard.environments import Environment, EnvironmentVerifier, as_environment
+from steelyard.environments.base import name_of
 from steelyard.errors import ConfigError
 from steelyard.import_paths import is_import_path
 from steelyard.policies.base import Policy
@@ -17,11 +21,24 @@ from steelyard.verification import AnyVerifier, Pool, Verifier, load_function
 
 
 def environment_of(candidate: object) -> Environment | None:
-    """Return the environment that an object, a class or an import path stands for; ``None`` if it is no environment."""
+    """Return the environment that an object, a class or an import path stands for; ``None`` for anything else."""
     found = load_function(candidate) if isinstance(candidate, str) and is_import_path(candidate) else candidate
-    if isinstance(found, type) and issubclass(found, Environment):
-        return found()
-    return found if isinstance(found, Environment) else None
+    if isinstance(found, Mapping):
+        reject_environments(list(cast("Mapping[str, object]", found).values()))
+    elif isinstance(found, list | tuple):
+        reject_environments(cast("Sequence[object]", found))
+    return as_environment(found)
+
+
+def reject_environments(parts: Sequence[object]) -> None:
+    """Raise an error if one of several weighted verifiers is an environment."""
+    for part in parts:
+        environment = environment_of(cast("tuple[object, ...]", part)[0] if isinstance(part, tuple) and part else part)
+        if environment is not None:
+            raise ConfigError(
+                f"{name_of(environment)} is an environment and cannot be one of several verifiers, because it alone "
+                "ends episodes; pass it as the only verifier, and return other scores as Verdict.scored(…, parts={…})"
+            )
 
 
 def environment_verifier(config: Config, candidate: object) -> EnvironmentVerifier | None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from steelyard import config as configs
-from steelyard.compose.environments import environment_verifier, inline
+from steelyard.compose.environments import environment_verifier, inline, reject_environments
 from steelyard.compose.judge import with_judge
 from steelyard.compose.supplied import NOTHING_SUPPLIED, Supplied, with_domain
 from steelyard.config import Config
@@ -177,6 +177,7 @@ def _given(**settings: Any) -> dict[str, Any]:
 
 def _part(entry: configs.VerifierEntry, verify: configs.VerifyConfig) -> WeightedPart:
     if entry.function is not None:
+        reject_environments([entry.function])
         settings = _given(mode=entry.mode, size=entry.size, success_at=entry.success_at)
         verifier = load_verifier(entry.function, **(_defaults(entry.function, verify) | settings))
     elif entry.model is None or entry.kind is None:

@@ -211,7 +211,8 @@ def split(tasks: Sequence[Task], held_out: float, *, seed: int = 0) -> tuple[lis
     chosen = set(_choose(wanted, list(by_prompt.values()), seed))
     if len(chosen) == len(tasks):
         raise DataError(
-            f"tasks.held_out = {held_out} needs more than the {len(by_prompt)} distinct prompts; hold out fewer tasks"
+            f"tasks.held_out = {held_out} needs more than the {len(by_prompt)} distinct prompts; hold out fewer tasks, "
+            "or list the tasks for evaluation yourself (tasks.eval_file; in Python: eval_tasks)"
         )
     training = [task for index, task in enumerate(tasks) if index not in chosen]
     return training, [task for index, task in enumerate(tasks) if index in chosen]

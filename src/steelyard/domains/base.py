@@ -20,9 +20,10 @@ from steelyard.domains import defaults
 from steelyard.domains.artifacts import Artifact, ColourBy, Report, Summary, TextSpan
 from steelyard.drawing import Scene
 from steelyard.drawing.sheet import with_title
+from steelyard.environments import Environment, as_environment
 from steelyard.errors import ConfigError, DataError, Invalid
 from steelyard.text import printable
-from steelyard.types import Prompt, Task
+from steelyard.types import Message, Prompt, Sample, Task
 from steelyard.verification import Verifier, as_verifier
 
 MAX_TITLE_LENGTH = 120
@@ -55,9 +56,10 @@ class Domain(ABC):
         """Return one task. The result must depend only on ``split``, ``index`` and the domain's parameters."""
 
     @abstractmethod
-    def verifier(self) -> Verifier | Callable[..., Any]:
-        """Return the verifier: a function ``f(task, text)``, or any other value that ``steelyard.train`` accepts as
-        ``verifier``. It should raise ``Invalid`` for invalid samples and any other exception for its own failures.
+    def verifier(self) -> Verifier | Environment | Callable[..., Any]:
+        """Return the verifier: a function ``f(task, text)``, an ``Environment`` for episodes, or any other value that
+        ``steelyard.train`` accepts as ``verifier``. It should raise ``Invalid`` for invalid samples and any other
+        exception for its own failures.
         """
 
     # --- training --------------------------------------------------------------------------------------------------
@@ -87,6 +89,10 @@ class Domain(ABC):
     def to_text(self, text: str) -> str:
         """Convert a sample to file contents; return an empty string if the sample contains no artifact."""
         return text
+
+    def episode_text(self, turns: Sequence[Message]) -> str:
+        """Return the artifact of an episode as text, before ``to_text``; by default, what the policy wrote last."""
+        return next((turn["content"] for turn in reversed(turns) if turn["role"] == "assistant"), "")
 
     def highlights(self, task: Task, text: str) -> list[TextSpan]:
         """Split the text into spans given by the task and spans written by the policy."""
@@ -133,9 +139,14 @@ class Domain(ABC):
         return {f"{name}.{form}": text.encode()}
 
     def report(self, text: str, spec: Mapping[str, Any] | None = None) -> Report:
-        """Verify the contents of a file and report the result part by part; ``spec`` is a ``Task.spec``."""
-        task = Task("file", "", spec or {})
-        return defaults.report_on(defaults.verify_text(as_verifier(self.verifier()), task, text))
+        """Verify the contents of a file and report the result part by part; ``spec`` is a ``Task.spec``.
+
+        An environment gets the text as the first turn of an episode.
+        """
+        task, verifier = Task("file", "", spec or {}), self.verifier()
+        if (environment := as_environment(verifier)) is not None:
+            return defaults.report_on(defaults.first_answer(environment, task, text))
+        return defaults.report_on(defaults.verify_text(as_verifier(verifier), task, text))
 
     def with_method(self, method: str) -> Self:
         """Return the same domain with another verification method (``steelyard verify --method``)."""
@@ -150,6 +161,11 @@ def title_of(domain: Domain, task: Task) -> str:
     """Return the domain's description of a task as one shortened line, or the task's id if there is none."""
     described = printable(domain.describe(task))
     return textwrap.shorten(described, MAX_TITLE_LENGTH, placeholder=" …") or task.id
+
+
+def artifact_text(domain: Domain, sample: Sample) -> str:
+    """Return the artifact of a sample as text, before ``Domain.to_text``."""
+    return domain.episode_text(sample.messages) if sample.turns else sample.text
 
 
 def examples_of(domain: Domain | None, section: str, *, seed: int) -> Iterator[tuple[Task, str]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from html import escape
 from statistics import fmean
 
@@ -14,9 +15,10 @@ from steelyard.domains.artifacts import Artifact, Report, Row, Summary, verdict_
 from steelyard.drawing import Label, Scene, framed, png, svg
 from steelyard.drawing.scene import INK
 from steelyard.drawing.sheet import Card, contact_sheet
+from steelyard.environments import Environment, EnvironmentVerifier
 from steelyard.errors import ConfigError, DataError
 from steelyard.text import printable
-from steelyard.types import NO_DECISIONS, Sample, SampleKey, Task, Verdict
+from steelyard.types import NO_DECISIONS, Sample, SampleKey, Task, Turn, Verdict
 from steelyard.verification import AnyVerifier, Blame, InlinePool, Item, pool_for
 
 COLUMNS, LINES = 48, 24
@@ -24,6 +26,10 @@ COLUMNS, LINES = 48, 24
 FONT_SIZE, MARGIN = 13.0, 10.0
 CAPTION_WIDTH = 33
 """Characters per caption line on a sheet."""
+UNFINISHED = (
+    "no verdict: the text is the first turn of an episode, and the environment answers it; `steelyard sample RUN` "
+    "plays whole episodes"
+)
 MAX_CELL_LENGTH = 80
 """Maximum number of characters in a table cell."""
 
@@ -72,7 +78,20 @@ def require_format(what: str, domain: str, form: str, known: Sequence[str]) -> N
 
 def verify_text(verifier: AnyVerifier, task: Task, text: str) -> Verdict:
     """Verify text that was not sampled by a policy."""
-    sample = Sample(SampleKey(0, 0, 0, 0), np.zeros(0, np.int32), 0, text, "stop", NO_DECISIONS)
+    return _verdict(verifier, task, _sample(text))
+
+
+def first_answer(environment: Environment, task: Task, text: str) -> Verdict:
+    """Return the answer of an environment to text as the first turn of an episode: a verdict or a reply."""
+    sample = replace(_sample(text), turns=(Turn("assistant", text, 0, 0),))
+    return _verdict(EnvironmentVerifier(environment, max_sessions=0), task, sample)  # a session is closed right away
+
+
+def _sample(text: str) -> Sample:
+    return Sample(SampleKey(0, 0, 0, 0), np.zeros(0, np.int32), 0, text, "stop", NO_DECISIONS)
+
+
+def _verdict(verifier: AnyVerifier, task: Task, sample: Sample) -> Verdict:
     pool = pool_for(verifier, lambda one: InlinePool(one, Blame(tries=1)))
     pool.submit([Item(task, sample, 1)])
     ((_, verdict),) = pool.completed(wait=True)
@@ -85,6 +104,9 @@ def report_on(verdict: Verdict) -> Report:
         raise DataError(
             f"the verifier failed: {verdict.reason}\nIf it reads columns of the task, pass them as JSON with --spec."
         )
+    if verdict.reply is not None:
+        said = tuple(f"> {line}" for message in verdict.reply.messages for line in message["content"].splitlines())
+        return Report(("part", "value"), (), said, (UNFINISHED,), good=False)
     rows = tuple(Row((name, f"{value:.4g}"), good=True) for name, value in verdict.parts.items())
     flaws = (verdict.reason,) if verdict.reason else ()
     result = "success" if verdict.success else verdict.status if verdict.status == "rejected" else "no success"

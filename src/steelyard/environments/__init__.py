@@ -1,6 +1,6 @@
 """Environments: multi-turn tasks in which the policy acts, reads a reply and acts again."""
 
-from steelyard.environments.base import Answer, Environment, Session, SessionEnvironment, Turns
+from steelyard.environments.base import Answer, Environment, Session, SessionEnvironment, Turns, as_environment
 from steelyard.environments.running import EnvironmentVerifier
 
 __all__ = [
@@ -10,4 +10,5 @@ __all__ = [
     "Session",
     "SessionEnvironment",
     "Turns",
+    "as_environment",
 ]

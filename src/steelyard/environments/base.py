@@ -15,11 +15,13 @@ Environments run where verifiers run, with the same limits, causes of failure an
 
 from __future__ import annotations
 
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from steelyard.defaults import SUCCESS_AT
+from steelyard.errors import ConfigError
 from steelyard.types import FinishReason, Message, Prompt, Reply, Task, Verdict
 from steelyard.verification.base import Outcome
 
@@ -33,7 +35,7 @@ as from a verifier."""
 LIMITS: Mapping[FinishReason, str] = MappingProxyType(
     {
         "length": "a turn reached sampling.max_new_tokens",
-        "episode_length": "the episode reached episode.max_tokens",
+        "episode_length": "the episode reached episode.max_tokens or the model's maximum length",
         "turns": "the episode reached episode.max_turns",
     }
 )
@@ -100,6 +102,20 @@ class SessionEnvironment(Environment):
 
     def reply(self, task: Task, turns: Turns) -> Answer:
         raise NotImplementedError("an environment with sessions answers through them")
+
+
+def as_environment(candidate: object) -> Environment | None:
+    """Return the environment that an object or a class stands for; ``None`` if it is anything else."""
+    if isinstance(candidate, type) and issubclass(candidate, Environment):
+        try:
+            inspect.signature(candidate).bind()
+        except TypeError as error:
+            raise ConfigError(
+                f"the environment {candidate.__name__} cannot be created without arguments ({error}): give its "
+                "parameters defaults, or pass an instance, in TOML as 'module:instance'"
+            ) from None
+        return candidate()
+    return candidate if isinstance(candidate, Environment) else None
 
 
 def name_of(environment: Environment) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 from steelyard.text import one_line, printable
 from steelyard.tracking.base import Metric
 from steelyard.tracking.shown import ShownSample, prompt_text
+from steelyard.tracking.transcript import sample_text
 from steelyard.types import Verdict
 
 Picture = Callable[[Sequence[ShownSample]], bytes]
@@ -72,9 +73,10 @@ def verdict_line(verdict: Verdict) -> str:
 
 
 def _section(sample: ShownSample) -> str:
+    what, text = ("Episode", sample_text(sample)) if sample.turns else ("Sample", sample.text)
     return (
         f"## {sample.label.capitalize()} · task {one_line(sample.task_id)}\n\n{verdict_line(sample.verdict)}\n\n"
-        f"Prompt:\n\n{_block(prompt_text(sample.prompt))}\n\nSample:\n\n{_block(sample.text)}\n"
+        f"Prompt:\n\n{_block(prompt_text(sample.prompt))}\n\n{what}:\n\n{_block(text)}\n"
     )
 
 
@@ -95,6 +97,8 @@ def _line(step: int, sample: ShownSample) -> str:
         "text": sample.text,
         "verdict": sample.verdict.to_json(),
     }
+    if sample.turns:
+        row |= {"turns": [turn._asdict() for turn in sample.turns], "finish": sample.finish}
     return json.dumps(row) + "\n"
 
 

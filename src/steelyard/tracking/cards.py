@@ -12,10 +12,13 @@ from rich.text import Text
 from steelyard.text import one_line, printable
 from steelyard.tracking.figures import number
 from steelyard.tracking.shown import ShownSample, prompt_text
+from steelyard.tracking.transcript import ShownTurn, limit_note, transcript_lines
 from steelyard.types import Verdict
 
 _LABEL_STYLE = {"best": "bold green", "median": "bold cyan", "worst": "bold red"}
 _INDENT = "  "
+_FIRST_TURNS, _LAST_TURNS = 5, 4
+"""Turns of a long episode shown on its card; the others are counted."""
 
 
 class SampleCards:
@@ -38,8 +41,32 @@ def _card(sample: ShownSample, width: int) -> Iterator[Text]:
     yield _fit(head, width)
     for line in clip(prompt_text(sample.prompt), width - len(_INDENT), head=1, tail=1):
         yield _fit(Text(_INDENT + line, style="dim"), width)
+    if sample.turns:
+        yield from _episode(sample, width)
+        return
     for line in clip(sample.text, width - len(_INDENT) - 2, head=3, tail=2) or ["(empty)"]:
         yield _fit(Text.assemble(_INDENT, ("│ ", "cyan"), (line, "dim" if line.startswith("… ") else "")), width)
+
+
+def _episode(sample: ShownSample, width: int) -> Iterator[Text]:
+    """Show the turns: what the policy wrote after a bar, replies dimmed after ``>``."""
+    omitted = len(sample.turns) - _FIRST_TURNS - _LAST_TURNS
+    if omitted > 1:
+        yield from _turns(sample.turns[:_FIRST_TURNS], width)
+        yield _fit(Text(f"{_INDENT}… {omitted} more turns …", style="dim"), width)
+        yield from _turns(sample.turns[-_LAST_TURNS:], width)
+    else:
+        yield from _turns(sample.turns, width)
+    if note := limit_note(sample.turns, sample.finish, sample.verdict):
+        yield _fit(Text(f"{_INDENT}({note})", style="yellow"), width)
+
+
+def _turns(turns: Sequence[ShownTurn], width: int) -> Iterator[Text]:
+    room = width - len(_INDENT) - 2
+    for line in transcript_lines(turns, lambda text, note: clip(text, room - len(note), head=3, tail=2)):
+        dimmed = not line.by_policy or line.text.startswith("… ")
+        shown = Text.assemble(_INDENT, (line.mark, "cyan" if line.by_policy else "dim"))
+        yield _fit(shown.append(line.text, style="dim" if dimmed else "").append(line.note, style="dim"), width)
 
 
 def _verdict(verdict: Verdict) -> Text:

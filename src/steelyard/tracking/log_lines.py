@@ -16,6 +16,7 @@ _FIGURES = (
     ("entropy", "entropy", number),
     ("clip", "clip/share", percent),
     ("dead", "groups/dead", percent),
+    ("turns", "episode/turns", number),
     ("rejected", "share/rejected", percent),
     ("unscored", "share/unscored", percent),
     ("tok/s", "time/tokens_per_second", count),

@@ -22,7 +22,7 @@ _REWARD = (("std", "reward/std", number), ("best", "reward/best", number))
 _EVALUATION = (("success", "eval/success", percent), ("reward", "eval/reward", number), ("best", "eval/best", number))
 _GROUPS = (("dead", "groups/dead", percent),)
 _RARE = (("refilled", "groups/refilled", count), ("dropped", "groups/dropped", percent))
-_LENGTH = (("length", "length/mean", count), ("cut", "length/truncated", percent))
+_LENGTH = (("turns", "episode/turns", number), ("length", "length/mean", count), ("cut", "length/truncated", percent))
 _POLICY = (
     ("KL", "kl", number),
     ("entropy", "entropy", number),

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from steelyard.types import Group, Prompt, Verdict
+from steelyard.tracking.transcript import ShownTurn, shown_turns
+from steelyard.types import FinishReason, Group, Message, Prompt, Sample, Task, Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +20,14 @@ class ShownSample:
     verdict: Verdict
     spec: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Spec of the task."""
+    turns: tuple[ShownTurn, ...] = ()
+    """The turns of an episode; empty for any other sample."""
+    finish: FinishReason = "stop"
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """The turns of an episode as chat messages."""
+        return tuple({"role": turn.role, "content": turn.text} for turn in self.turns)
 
 
 def select_samples(groups: Iterable[Group]) -> list[ShownSample]:
@@ -40,8 +49,17 @@ def select_samples(groups: Iterable[Group]) -> list[ShownSample]:
         place = places[label]
         if counted and place not in shown:
             verdict, sample, task = counted[place]
-            shown[place] = ShownSample(label, task.id, task.prompt, sample.text, verdict, task.spec)
+            turns = shown_turns(sample, verdict)
+            prompt = prompt_of(task, sample)
+            shown[place] = ShownSample(
+                label, task.id, prompt, sample.text, verdict, task.spec, turns=turns, finish=sample.finish
+            )
     return [shown[place] for place in sorted(shown)]
+
+
+def prompt_of(task: Task, sample: Sample) -> Prompt:
+    """Return what the policy read first: the initial observation of an episode, otherwise the task's prompt."""
+    return task.prompt if sample.observation is None else sample.observation
 
 
 def prompt_text(prompt: Prompt) -> str:

@@ -20,6 +20,7 @@ from steelyard.text import one_line, printable
 from steelyard.tracking.artifacts import verdict_line
 from steelyard.tracking.base import Histogram, Metric
 from steelyard.tracking.shown import ShownSample, prompt_text
+from steelyard.tracking.transcript import sample_text
 
 _ID = "wandb-id.txt"
 _COLUMNS = ("label", "task", "prompt", "text", "reward", "verdict")
@@ -83,7 +84,7 @@ class WandbTracker:
 
 
 def _row(sample: ShownSample) -> list[Any]:
-    prompt, text = printable(prompt_text(sample.prompt)), printable(sample.text)
+    prompt, text = printable(prompt_text(sample.prompt)), printable(sample_text(sample))
     return [sample.label, one_line(sample.task_id), prompt, text, sample.verdict.reward, verdict_line(sample.verdict)]
 
 

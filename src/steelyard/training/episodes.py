@@ -300,7 +300,14 @@ class _Episode:
         places = iter(self.starts)
         rows = [_row(row, [next(places) for _ in row]) for row in self.rows if row]
         last = rows[-1]
-        return replace(last, text=self.text, finish=self.finish, turns=tuple(self.turns), earlier_rows=tuple(rows[:-1]))
+        return replace(
+            last,
+            text=self.text,
+            finish=self.finish,
+            turns=tuple(self.turns),
+            earlier_rows=tuple(rows[:-1]),
+            observation=self.request.task.prompt,
+        )
 
     def verdict(self, verdict: Verdict) -> Verdict:
         """Return the final verdict with the rewards of the turns: those of replies, and the verdict's own at the end.

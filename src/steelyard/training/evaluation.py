@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import islice
 
 import numpy as np
@@ -12,6 +12,7 @@ from steelyard import defaults
 from steelyard.algorithms.passk import Interval, bootstrap_interval, pass_at_k_estimate, wilson_interval
 from steelyard.sampling.base import Decoding, Sampler
 from steelyard.tracking import Activity, Report, silent
+from steelyard.training.metrics import episode_metrics
 from steelyard.training.phases import Stopwatch, collect, requests_for
 from steelyard.types import Group, Task, Verdict, settle_floors
 from steelyard.verification import Pool
@@ -36,12 +37,17 @@ class Evaluation:
     """Number of distinct texts divided by the number of samples."""
     unscored: float
     groups: tuple[Group, ...]
+    episodes: Mapping[str, float] = field(default_factory=dict[str, float])
+    """Mean turns per episode and the share of episodes that each limit ended, as in the metrics of a step; empty if the
+    samples are not episodes."""
 
     def __repr__(self) -> str:
         shown = {"reward": self.reward, "best": self.best, "success": self.success}
         shown |= {f"pass@{k}": estimate for k, estimate in self.pass_at.items()}
         values = [f"{name} {value.mean:.3f} [{value.low:.3f}, {value.high:.3f}]" for name, value in shown.items()]
         shares = f"{self.distinct:.0%} distinct, {self.unscored:.0%} unscored"
+        if self.episodes:
+            shares += f", {self.episodes['episode/turns']:.3g} turns per episode"
         return f"Evaluation({len(self.groups)} tasks: {', '.join(values)}, {shares})"
 
     def metrics(self) -> dict[str, float]:
@@ -49,7 +55,8 @@ class Evaluation:
         plain = {"eval/reward": self.reward.mean, "eval/best": self.best.mean, "eval/success": self.success.mean}
         by_k = {f"eval/pass@{k}": estimate.mean for k, estimate in self.pass_at.items()}
         parts = {f"eval/parts/{name}": mean for name, mean in self.parts.items()}
-        return plain | by_k | parts | {"eval/distinct": self.distinct, "eval/unscored": self.unscored}
+        episodes = {f"eval/{name}": value for name, value in self.episodes.items()}
+        return plain | by_k | parts | episodes | {"eval/distinct": self.distinct, "eval/unscored": self.unscored}
 
 
 class Evaluator:
@@ -99,6 +106,7 @@ def summarise(groups: Sequence[Group], ks: Sequence[int]) -> Evaluation:
         distinct=len(set(texts)) / total,
         unscored=1 - sum(len(verdicts) for verdicts in counted) / total,
         groups=tuple(groups),
+        episodes=episode_metrics([sample.summary() for group in groups for sample in group.samples]),
     )
 
 

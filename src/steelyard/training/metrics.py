@@ -9,6 +9,7 @@ from typing import NamedTuple, get_args
 
 import numpy as np
 
+from steelyard.environments.base import LIMITS
 from steelyard.errors import ConfigError
 from steelyard.suggest import did_you_mean
 from steelyard.types import FinalStatus, GroupSummary, SampleSummary
@@ -31,6 +32,7 @@ def group_metrics(groups: Sequence[GroupSummary], replaced: Sequence[GroupSummar
         "length/mean": float(np.mean([sample.length for sample, _ in pairs])),
         "length/truncated": sum(sample.truncated for sample, _ in pairs) / max(len(pairs), 1),
     }
+    metrics |= episode_metrics([sample for sample, _ in pairs])
     if len(rewards):
         metrics |= {
             "reward/mean": _mean(rewards),
@@ -44,6 +46,16 @@ def group_metrics(groups: Sequence[GroupSummary], replaced: Sequence[GroupSummar
         metrics[f"parts/{name}/mean"] = _mean(values)
         metrics[f"parts/{name}/histogram"] = values
     return metrics
+
+
+def episode_metrics(samples: Sequence[SampleSummary]) -> dict[str, float]:
+    """Return the mean turns per episode and the share of episodes that each limit ended; nothing without episodes."""
+    episodes = [sample for sample in samples if sample.turns]
+    if not episodes:
+        return {}
+    ended = Counter(sample.finish for sample in episodes)
+    shares = {f"episode/ended_by/{limit}": ended[limit] / len(episodes) for limit in LIMITS}
+    return {"episode/turns": sum(sample.turns for sample in episodes) / len(episodes), **shares}
 
 
 def _mean(values: Sequence[float] | np.ndarray) -> float:

@@ -4,13 +4,54 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
-from steelyard.types import Group, Verdict, settle_floors
+from steelyard.types import FinishReason, Group, Verdict, settle_floors
 
 MAX_UNSCORED_SHARE = 0.05
 MAX_DEAD_SHARE = 0.8
+MAX_CUT_SHARE = 0.5
+LIMIT_KEYS: Mapping[FinishReason, str] = MappingProxyType(
+    {"turns": "episode.max_turns", "length": "sampling.max_new_tokens", "episode_length": "episode.max_tokens"}
+)
+"""Keys that set the limits of episodes."""
+
+
+@dataclass(frozen=True)
+class EpisodeReport:
+    """Turns, limits and replies of the episodes that were played with an environment."""
+
+    turns: tuple[int, ...]
+    """Turns of the policy in each episode."""
+    finishes: Mapping[FinishReason, int]
+    """Number of episodes by finish reason, without those in which the environment failed."""
+    failed: int
+    answers: int
+    """Replies and verdicts of the environment."""
+    seconds_per_answer: float
+    same: float
+    """Share of episodes with the same replies and verdict when the environment was given their turns again."""
+
+    def concerns(self) -> Iterator[str]:
+        """Yield what to look at before training."""
+        episodes = len(self.turns)
+        if self.finishes.get("turns") == episodes:
+            yield (
+                "every episode ended at episode.max_turns: raise it, or end episodes in the environment by returning a "
+                "number, a bool or a Verdict"
+            )
+        elif max(self.turns) < 2 and not self.failed:
+            yield "no episode has a second turn: to continue an episode, the environment returns a text or a Reply"
+        for limit in ("length", "episode_length"):
+            if (count := self.finishes.get(limit, 0)) > MAX_CUT_SHARE * episodes:
+                yield f"{count} of {episodes} episodes ended at {LIMIT_KEYS[limit]}: raise it, or constrain the turns"
+        if self.same < 1:
+            yield (
+                f"only {self.same:.0%} of the episodes got the same replies and verdict twice: a pure environment must "
+                "depend on the task and the turns alone, a session also on the seed given to open"
+            )
 
 
 @dataclass(frozen=True)
@@ -39,6 +80,8 @@ class CheckReport:
     """Number of unscored verdicts by cause, and of rejections as ``rejected: <reason>``."""
     examples: Mapping[str, str]
     """Reason given for the first failure of each cause."""
+    episodes: EpisodeReport | None = None
+    """Set if the verifier is an environment."""
 
     def concerns(self) -> tuple[str, ...]:
         """Return the problems to look at before training, the most serious first."""
@@ -53,17 +96,25 @@ class CheckReport:
                 f"{self.dead_share:.0%} of the groups have no advantages, so learning will be slow: use a graded "
                 "reward, choose tasks of medium difficulty, or enlarge the group"
             )
-        if self.determinism is not None and self.determinism < 1:
+        if self.episodes is not None:
+            concerns += self.episodes.concerns()
+        elif self.determinism is not None and self.determinism < 1:
             concerns.append(f"only {self.determinism:.0%} of the verdicts were the same twice: the reward is noisy")
         return tuple(concerns)
 
 
 def summarise_check(
-    groups: Sequence[Group], second_verdicts: Sequence[Sequence[Verdict]], seconds: float, *, dead: int
+    groups: Sequence[Group],
+    second_verdicts: Sequence[Sequence[Verdict]],
+    seconds: float,
+    *,
+    dead: int,
+    episodes: EpisodeReport | None = None,
 ) -> CheckReport:
     """Summarise a check of ``groups``, which took ``seconds`` to verify; ``dead`` of them have no advantages.
 
     ``second_verdicts`` are the verdicts of a second verification of the same samples, group by group; may be empty.
+    ``episodes``: the report on episodes, if the verifier is an environment.
     """
     verdicts = [verdict for group in groups for verdict in group.verdicts]
     if not verdicts:
@@ -88,6 +139,21 @@ def summarise_check(
         determinism=_agreement(groups, second_verdicts) if second_verdicts else None,
         causes=causes,
         examples=examples,
+        episodes=episodes,
+    )
+
+
+def summarise_episodes(groups: Sequence[Group], *, answers: int, seconds: float, same: float) -> EpisodeReport:
+    """Summarise played episodes; their environment took ``seconds`` for ``answers`` answers."""
+    pairs = [(s.summary(), v) for group in groups for s, v in zip(group.samples, group.verdicts, strict=True)]
+    finishes: Counter[FinishReason] = Counter(s.finish for s, verdict in pairs if verdict.status != "unscored")
+    return EpisodeReport(
+        turns=tuple(summary.turns for summary, _ in pairs),
+        finishes=dict(finishes),
+        failed=len(pairs) - finishes.total(),
+        answers=answers,
+        seconds_per_answer=seconds / answers,
+        same=same,
     )
 
 
@@ -105,13 +171,14 @@ def _failures(verdicts: Sequence[Verdict]) -> tuple[dict[str, int], dict[str, st
 
 def _agreement(groups: Sequence[Group], second: Sequence[Sequence[Verdict]]) -> float:
     pairs = [
-        (_content(one), _content(two))
+        (content(one), content(two))
         for group, verdicts in zip(groups, second, strict=True)
         for one, two in zip(group.verdicts, settle_floors(verdicts), strict=True)
     ]
     return sum(one == two for one, two in pairs) / len(pairs)
 
 
-def _content(verdict: Verdict) -> tuple[object, ...]:
+def content(verdict: Verdict) -> tuple[object, ...]:
     """Return the parts of a verdict that affect training; reasons and the number of tries do not."""
-    return verdict.status, verdict.reward, verdict.success, dict(verdict.parts), verdict.steps, verdict.cause
+    plain = verdict.status, verdict.reward, verdict.success, dict(verdict.parts), verdict.steps, verdict.cause
+    return *plain, verdict.turn_rewards, verdict.reply

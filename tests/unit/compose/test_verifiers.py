@@ -12,6 +12,8 @@ import pytest
 from steelyard import compose
 from steelyard import config as configs
 from steelyard.compose import Supplied
+from steelyard.environments import Environment
+from steelyard.errors import ConfigError
 from steelyard.types import Sample, Task, Verdict
 from steelyard.verification import Item
 from tests.tiny import sample_of
@@ -147,3 +149,36 @@ def test_several_verifiers_with_their_own_weights_and_settings() -> None:
     assert verdict_of(own({"verifiers": entries[:1], **SETTINGS})).success, "0.5 >= verify.success_at"
     strict = own({"verifiers": [{**entries[0], "success_at": 0.6}], **SETTINGS})
     assert not verdict_of(strict).success
+
+
+class Echo(Environment):
+    def reply(self, task: Task, turns: Any) -> Any:
+        return "again"
+
+
+class Configured(Echo):
+    def __init__(self, size: int) -> None:
+        self.size = size
+
+
+@pytest.mark.parametrize("several", [[half, Echo], {"a": half, "b": (Echo(), 2.0)}])
+def test_an_environment_among_several_verifiers_is_rejected(several: Any) -> None:
+    config = own({}, supplied=("verifier",))
+    with pytest.raises(ConfigError, match=r"Echo is an environment .* as the only verifier"):
+        compose.build_verifier(config, Supplied(verifier=several))
+
+
+def test_an_environment_among_the_entries_of_the_configuration_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
+    import user_verifiers  # type: ignore[import-not-found]
+
+    monkeypatch.setattr(user_verifiers, "Echo", Echo, raising=False)
+    config = own({"verifiers": [{"function": "user_verifiers:half"}, {"function": "user_verifiers:Echo"}]})
+    with pytest.raises(ConfigError, match=r"Echo is an environment .* as the only verifier"):
+        compose.build_verifier(config)
+
+
+def test_an_environment_class_that_needs_arguments_is_rejected() -> None:
+    config = own({}, supplied=("verifier",))
+    with pytest.raises(ConfigError, match=r"Configured cannot be created .*'size'.* pass an instance"):
+        compose.build_verifier(config, Supplied(verifier=Configured))
+    assert compose.build_verifier(config, Supplied(verifier=Configured(3))).name == "Configured"

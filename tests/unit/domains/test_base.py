@@ -6,16 +6,22 @@ import itertools
 import sys
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from steelyard.compose.pictures import sheet
 from steelyard.domains import Artifact, Domain, TextSpan, make_domain, register, registry
-from steelyard.domains.base import examples_of
+from steelyard.domains.base import artifact_text, examples_of
 from steelyard.drawing import Label, Scene, framed
+from steelyard.environments import Session, SessionEnvironment
 from steelyard.errors import ConfigError, DataError, Invalid
-from steelyard.types import Task, Verdict
+from steelyard.tracking.shown import ShownSample
+from steelyard.tracking.transcript import shown_turns
+from steelyard.types import NO_DECISIONS, Sample, SampleKey, Task, Turn, Verdict
 
 
 def score(task: Task, text: str) -> Verdict:
@@ -168,3 +174,53 @@ def test_a_domain_is_found_by_its_registered_name(registered: None) -> None:
             register(name, Numbers)
     with pytest.raises(ConfigError, match="not a subclass"):
         register("text", str)  # pyright: ignore[reportArgumentType]
+
+
+class Warmer(SessionEnvironment):
+    """Replies once, then ends the episode."""
+
+    closed = 0
+
+    def open(self, task: Task, seed: int) -> Session:
+        return WarmerSession(task.spec["number"])
+
+
+class WarmerSession(Session):
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def reply(self, text: str) -> Any:
+        return True if int(text) == self.number else "warmer\ntry again"
+
+    def close(self) -> None:
+        Warmer.closed += 1
+
+
+@pytest.mark.parametrize("given", [Warmer, Warmer()])
+def test_an_environment_gets_a_file_as_the_first_turn_of_an_episode(given: Any) -> None:
+    class Played(Numbers):
+        def verifier(self) -> Any:
+            return given
+
+    Warmer.closed = 0
+    won = Played().report("2\n", {"number": 2})
+    assert (won.good, won.summary) == (True, ("success: reward 1",))
+    unfinished = Played().report("1\n", {"number": 2})
+    assert (unfinished.good, unfinished.flaws) == (False, ("> warmer", "> try again"))
+    assert "first turn of an episode" in unfinished.summary[0]
+    assert "steelyard sample" in unfinished.summary[0]
+    assert Warmer.closed == 2, "no session stays open"
+    with pytest.raises(DataError, match="--spec"):
+        Played().report("2\n")
+
+
+def test_the_artifact_of_an_episode_is_the_last_turn_of_the_policy() -> None:
+    turns = tuple(Turn(role, text, 0, 0) for role, text in (("assistant", "3"), ("user", "lower"), ("assistant", "2")))
+    played = Sample(SampleKey(0, 0, 0, 0), np.zeros(0, np.int32), 0, "3lower2", "stop", NO_DECISIONS, turns=turns)
+    assert artifact_text(NUMBERS, played) == "2"
+    assert artifact_text(NUMBERS, replace(played, turns=turns[:2])) == "3", "cut off after a reply"
+    assert artifact_text(NUMBERS, replace(played, turns=())) == "3lower2"
+    shown = ShownSample(
+        "best", "t", "p", "3lower2", Verdict.scored(1.0), turns=shown_turns(played, Verdict.scored(1.0))
+    )
+    assert labels(sheet(NUMBERS, [shown]))[0] == "2"

@@ -18,7 +18,8 @@ from steelyard.tracking.activity import PHASES
 from steelyard.tracking.log_lines import step_line
 from steelyard.tracking.panel import TrainingPanel
 from steelyard.training.learner import METRIC_NAMES
-from steelyard.types import Task, Verdict
+from steelyard.training.metrics import episode_metrics
+from steelyard.types import SampleKey, SampleSummary, Task, Verdict
 from steelyard.verification.base import Cause
 
 ROOT = Path(__file__).parents[3]
@@ -77,6 +78,8 @@ def test_every_metric_of_a_run_is_documented(variant: str, tmp_path: Path, monke
 def test_every_metric_name_in_the_code_is_documented() -> None:
     names = [*METRIC_NAMES.values(), *(f"unscored/{cause}" for cause in Cause), "pool/retried", "pool/workers_lost"]
     assert [name for name in names if not KEY.fullmatch(name)] == []
+    played = episode_metrics([SampleSummary(SampleKey(0, 0, 0, 0), 1, False, 0, turns=2)])
+    assert [name for name in [*played, *(f"eval/{name}" for name in played)] if not KEY.fullmatch(name)] == []
     assert [cause for cause in Cause if f"`{cause}`" not in PAGE] == []
     assert [phase.label for phase in PHASES.values() if f"`{phase.label}`" not in PAGE] == []
     assert not KEY.fullmatch("reward/median"), "the test detects a missing key"

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
 from steelyard.training.evaluation import summarise
 from steelyard.training.metrics import floors_above_scored, group_metrics, pool_metrics
-from steelyard.types import FinishReason, Group, GroupSummary, Task, Verdict
+from steelyard.types import FinishReason, Group, GroupSummary, Sample, Task, Turn, Verdict
 from tests.tiny import sample_of
 
 
@@ -57,6 +58,30 @@ def test_the_metrics_of_a_step() -> None:
     assert metrics["parts/size/histogram"] == [2.0]
     assert metrics["unscored/timeout"] == 1.0
     assert metrics["samples"] == 6
+
+
+def with_turns(sample: Sample, turns: int) -> Sample:
+    """Return an episode of ``turns`` turns of the policy, with a reply between every two."""
+    roles = (["assistant", "user"] * turns)[: 2 * turns - 1]
+    return replace(sample, turns=tuple(Turn(role, "", 0, 0) for role in roles))
+
+
+def test_episodes_have_mean_turns_and_shares_of_the_limits_that_ended_them() -> None:
+    plain = group(*[Verdict.scored(1.0)] * 4, finishes=("stop", "turns", "turns", "length"))
+    assert not [name for name in group_metrics(summaries(plain)) if name.startswith("episode/")]
+    played = replace(plain, samples=tuple(map(with_turns, plain.samples, (2, 4, 4, 1))))
+    expected = {
+        "episode/turns": 11 / 4,
+        "episode/ended_by/turns": 0.5,
+        "episode/ended_by/length": 0.25,
+        "episode/ended_by/episode_length": 0.0,
+    }
+    metrics = group_metrics(summaries(played))
+    assert {name: metrics[name] for name in expected} == expected
+    evaluated = summarise([played], [1])
+    assert {name: evaluated.metrics()[f"eval/{name}"] for name in expected} == expected
+    assert "2.75 turns per episode" in repr(evaluated)
+    assert "turns" not in repr(summarise([plain], [1]))
 
 
 def test_the_parts_of_an_evaluation_are_means_over_tasks() -> None:

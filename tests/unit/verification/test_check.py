@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
-from steelyard.types import Group, Task, Verdict
+from steelyard.types import FinishReason, Group, Task, Turn, Verdict
 from steelyard.verification import Item
-from steelyard.verification.check import CheckReport, summarise_check
+from steelyard.verification.check import CheckReport, EpisodeReport, summarise_check, summarise_episodes
 
 HALF = Verdict.scored(0.5, parts={"a": 0.5})
 ONE = Verdict.scored(1.0, success=True)
@@ -103,3 +104,36 @@ def test_concerns_name_what_to_look_at(verdicts, second, messages: list[str], gr
     concerns = summarise_check(groups(*verdicts), second, 1.0, dead=dead).concerns()
     assert len(concerns) == len(messages)
     assert all(concern.startswith(message) for concern, message in zip(concerns, messages, strict=True))
+
+
+def episodes(turns: tuple[int, ...], finishes: dict[FinishReason, int], same: float = 1.0) -> EpisodeReport:
+    return EpisodeReport(turns, finishes, failed=0, answers=10, seconds_per_answer=0.1, same=same)
+
+
+@pytest.mark.parametrize(
+    ("report", "messages"),
+    [
+        (episodes((1, 3), {"stop": 1, "turns": 1}), []),
+        (episodes((3, 3), {"turns": 2}), ["every episode ended at episode.max_turns"]),
+        (episodes((1, 1), {"turns": 2}), ["every episode ended at episode.max_turns"]),
+        (episodes((1, 1), {"stop": 2}), ["no episode has a second turn"]),
+        (episodes((1, 2), {"length": 2}), ["2 of 2 episodes ended at sampling.max_new_tokens"]),
+        (episodes((1, 2), {"episode_length": 2}), ["2 of 2 episodes ended at episode.max_tokens"]),
+        (episodes((1, 2), {"stop": 2}, same=0.5), ["only 50% of the episodes"]),
+    ],
+)
+def test_concerns_about_episodes(report: EpisodeReport, messages: list[str], groups) -> None:
+    concerns = summarise_check(groups((ONE, ZERO)), [], 1.0, dead=0, episodes=report).concerns()
+    assert len(concerns) == len(messages)
+    assert all(concern.startswith(message) for concern, message in zip(concerns, messages, strict=True))
+
+
+def test_episodes_are_counted_by_turns_and_finish_reason(groups) -> None:
+    (group,) = groups((ONE, ZERO))
+    turns = (Turn("assistant", "a", 0, 1), Turn("user", "b", 1, 2), Turn("assistant", "c", 2, 3))
+    samples = (replace(group.samples[0], turns=turns), replace(group.samples[1], turns=turns[:2], finish="turns"))
+    report = summarise_episodes([replace(group, samples=samples)], answers=4, seconds=2.0, same=1.0)
+    assert report == EpisodeReport((2, 1), {"stop": 1, "turns": 1}, 0, 4, 0.5, 1.0)
+    failing = replace(group, samples=samples, verdicts=(BROKEN, ZERO))
+    report = summarise_episodes([failing], answers=4, seconds=2.0, same=1.0)
+    assert (report.finishes, report.failed) == ({"turns": 1}, 1)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from steelyard.commands.output.files import write_file
 from steelyard.domains.artifacts import Artifact, ColourBy
-from steelyard.domains.base import Domain
+from steelyard.domains.base import Domain, artifact_text
 from steelyard.errors import MissingExtraError
 from steelyard.types import Group, Verdict
 
@@ -71,7 +71,7 @@ def ranked(domain: Domain, group: Group) -> list[Artifact]:
         key=lambda pair: (not pair[1].has_reward, -pair[1].reward, pair[0].key),
     )
     return [
-        Artifact(domain.to_text(sample.text), f"{rank:02d}", group.task.spec, verdict)
+        Artifact(domain.to_text(artifact_text(domain, sample)), f"{rank:02d}", group.task.spec, verdict)
         for rank, (sample, verdict) in enumerate(by_reward, 1)
     ]
 

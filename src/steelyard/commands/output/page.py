@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from steelyard.domains.base import Domain
 from steelyard.errors import DataError
 from steelyard.text import printable
 from steelyard.tracking.artifacts import verdict_line
+from steelyard.tracking.transcript import ShownTurn, TranscriptLine, limit_note, transcript_lines
 from steelyard.types import Task, Verdict
 
 STYLE = """
@@ -24,6 +25,7 @@ figure.good { border-left-color: #6a6; }
 figcaption { color: #666; font-size: .85rem; }
 pre { margin: .4rem 0 0; white-space: pre-wrap; overflow-wrap: anywhere; font-size: .85rem; }
 .right { background: #d5efd5; } .made { background: #ffe2b8; } .given { color: #555; }
+.reply { color: #777; } .note { color: #999; }
 """
 LEGEND = '<p><span class="right">same as the original</span> <span class="made">different</span></p>'
 
@@ -57,10 +59,23 @@ def page(title: str, rows: Iterable[Mapping[str, Any]], domain: Domain) -> str:
 def _card(row: Mapping[str, Any], domain: Domain) -> str:
     verdict = Verdict.from_json(row["verdict"])
     task = Task(row["task_id"], row["prompt"], row.get("spec", {}))
-    filled = "".join(map(_span, domain.highlights(task, str(row["text"]))))
+    turns = tuple(ShownTurn(**turn) for turn in row.get("turns", ()))
+    filled = _episode(turns, row, verdict) if turns else "".join(map(_span, domain.highlights(task, str(row["text"]))))
     words = html.escape(f"{row['label']} · {row['task_id']} · {printable(verdict_line(verdict))}")
     good = ' class="good"' if verdict.success else ""
     return f"<figure{good}><figcaption>{words}</figcaption><pre>{filled}</pre></figure>\n"
+
+
+def _episode(turns: Sequence[ShownTurn], row: Mapping[str, Any], verdict: Verdict) -> str:
+    note = limit_note(turns, row.get("finish", "stop"), verdict)
+    ending = f'\n<span class="note">({html.escape(note)})</span>' if note else ""
+    return "\n".join(map(_line, transcript_lines(turns))) + ending
+
+
+def _line(line: TranscriptLine) -> str:
+    kind = "plain" if line.by_policy else "reply"
+    note = f'<span class="note">{html.escape(line.note)}</span>' if line.note else ""
+    return f'<span class="{kind}">{html.escape(line.mark + line.text)}</span>{note}'
 
 
 def _span(span: TextSpan) -> str:
