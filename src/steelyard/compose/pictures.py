@@ -24,4 +24,4 @@ def sheet(domain: Domain, shown: Sequence[ShownSample]) -> bytes:
 
 def _artifact(domain: Domain, sample: ShownSample) -> Artifact:
     title = title_of(domain, Task(sample.task_id, sample.prompt, sample.spec))
-    return Artifact(domain.to_text(sample.text), f"{sample.label} · {title}", verdict=sample.verdict)
+    return Artifact(domain.to_text(sample.text), f"{sample.label} · {title}", sample.spec, sample.verdict)

@@ -1,0 +1,1 @@
+"""Benchmarks of episodes: several turns, tools and environments."""

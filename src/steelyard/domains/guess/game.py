@@ -1,0 +1,163 @@
+"""The rules of the game, how many questions it takes, and its environment."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Literal, NamedTuple
+
+from steelyard.constraints.automaton import Automaton
+from steelyard.environments import Answer, Environment, Turns
+from steelyard.environments.base import assistant_texts
+from steelyard.errors import Invalid
+from steelyard.types import FinishReason, Reply, Task, Verdict
+
+HIGHER, LOWER = "higher", "lower"
+Legal = Literal["range", "possible"]
+"""Which numbers a question may name: all of the task's range, or those that the replies have not excluded."""
+
+
+class Question(NamedTuple):
+    """One question and what it left."""
+
+    number: int
+    low: int
+    high: int
+    """The numbers from ``low`` to ``high`` were possible before the question."""
+    next_low: int
+    next_high: int
+    """The numbers that are possible after the reply."""
+    reply: str
+    """Empty if the number was found."""
+
+    @property
+    def left(self) -> int:
+        """Return how many numbers are possible after the reply."""
+        return self.next_high - self.next_low + 1
+
+    @property
+    def information(self) -> float:
+        """Return the information in the reply, in bits; 0 if it was known before."""
+        return math.log2((self.high - self.low + 1) / self.left)
+
+
+def questions(low: int, high: int, hidden: int, numbers: Sequence[int]) -> list[Question]:
+    """Play a game from ``low`` to ``high``, up to the question that finds the number."""
+    asked: list[Question] = []
+    for number in numbers:
+        if number == hidden:
+            asked.append(Question(number, low, high, hidden, hidden, ""))
+            break
+        left = (max(low, number + 1), high) if number < hidden else (low, min(high, number - 1))
+        asked.append(Question(number, low, high, *left, HIGHER if number < hidden else LOWER))
+        low, high = left
+    return asked
+
+
+@cache
+def _bisection_total(count: int) -> int:
+    """Return the questions of bisection, summed over all hidden numbers."""
+    below = (count - 1) // 2
+    return count + _bisection_total(below) + _bisection_total(count - 1 - below) if count else 0
+
+
+def optimum(count: int) -> float:
+    """Return the mean questions of bisection over ``count`` equally likely numbers; no player needs fewer."""
+    return _bisection_total(count) / count
+
+
+def longest_bisection(count: int) -> int:
+    """Return the most questions that bisection takes for ``count`` numbers."""
+    return count.bit_length()
+
+
+def random_player(count: int, limit: int) -> float:
+    """Return the mean questions of a player who names any of ``count`` numbers at random in every turn.
+
+    A number that ``limit`` questions do not find counts as ``limit`` plus the optimum.
+    """
+    miss = 1 - 1 / count
+    found = sum(turn * miss ** (turn - 1) / count for turn in range(1, limit + 1))
+    return found + miss**limit * (limit + optimum(count))
+
+
+@dataclass(frozen=True)
+class GuessGame(Environment):
+    """Replies "higher" or "lower" until the number is found.
+
+    A question costs 1 and earns the bits of information in its reply, both divided by the optimum. The rewards of the
+    turns of a solved game add up to (log2 of the numbers in the range - questions) / optimum. So the mean reward is the
+    higher the fewer questions are asked, and each turn is credited for what it found out.
+    """
+
+    name = "guess"
+    isolate = False
+    information: bool = True
+    """Whether questions earn their information; otherwise, a question only costs 1."""
+    legal: Legal = "range"
+
+    def reply(self, task: Task, turns: Turns) -> Answer:
+        asked = played(task, assistant_texts(turns))
+        last, best = asked[-1], optimum(count_of(task))
+        reward = ((last.information if self.information else 0.0) - 1) / best
+        if not last.reply:
+            return self._verdict(task, len(asked), reward, found=True)
+        spec = {"legal": [last.next_low, last.next_high]} if self.legal == "possible" else {}
+        return Reply.text(last.reply, reward=reward, spec=spec)
+
+    def cut_off(self, task: Task, turns: Turns, limit: FinishReason) -> Answer:
+        """A number that was not found counts as the questions asked plus the optimum."""
+        asked, best = len(assistant_texts(turns)), optimum(count_of(task))
+        return self._verdict(task, asked + best, -1.0, found=False)
+
+    def _verdict(self, task: Task, asked: float, reward: float, *, found: bool) -> Verdict:
+        """Return the verdict; its reward is that of the last turn, to which those of earlier turns are added."""
+        count = count_of(task)
+        parts = {"questions": float(asked), "optimum": optimum(count), "found": float(found)}
+        return Verdict.scored(reward, success=found and asked <= longest_bisection(count), parts=parts)
+
+
+class LegalNumbers(Automaton[tuple[int, int, bool]]):
+    """A turn is one number: any from ``legal`` in the task's spec, which replies may narrow."""
+
+    stretch = 0
+
+    def start(self, task: Task) -> tuple[int, int, bool]:
+        low, high = task.spec.get("legal", (task.spec["low"], task.spec["high"]))
+        return int(low), int(high), False
+
+    def moves(self, state: tuple[int, int, bool]) -> dict[str, tuple[int, int, bool]]:
+        low, high, asked = state
+        return {} if asked else {str(number): (low, high, True) for number in range(low, high + 1)}
+
+    def may_end(self, state: tuple[int, int, bool]) -> bool:
+        return state[2]
+
+    def shortest_end(self, state: tuple[int, int, bool]) -> int:
+        return 0 if state[2] else 1
+
+
+def count_of(task: Task) -> int:
+    """Return how many numbers the task's range has."""
+    return int(task.spec["high"]) - int(task.spec["low"]) + 1
+
+
+def played(task: Task, texts: Sequence[str]) -> list[Question]:
+    """Return the questions in what the policy wrote, one number per text."""
+    spec = task.spec
+    return questions(int(spec["low"]), int(spec["high"]), int(spec["hidden"]), [_number(text) for text in texts])
+
+
+def numbers_in(text: str) -> list[int]:
+    """Return the numbers in the text of an episode, with or without its replies."""
+    return [int(number) for number in re.findall(r"\d+", text)]
+
+
+def _number(text: str) -> int:
+    found = numbers_in(text)
+    if len(found) != 1:
+        raise Invalid(f"a question must be one number, not {text!r}")
+    return found[0]
