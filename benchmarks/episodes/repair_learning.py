@@ -70,8 +70,8 @@ class RepairRun:
     def summary(self) -> str:
         return (
             f"repair, seed {self.seed}: {len(self.repair)} briefs, start {self.single:.2f}; within {self.budget} "
-            f"tokens {interval_text(self.repair)} with findings, {interval_text(self.independent)} independently; first build "
-            f"{self.first:.2f}, single build {self.alone:.2f}; {self.minutes:.1f} minutes, warm start "
+            f"tokens {interval_text(self.repair)} with findings, {interval_text(self.independent)} independently; "
+            f"first build {self.first:.2f}, single build {self.alone:.2f}; {self.minutes:.1f} minutes, warm start "
             f"{self.warm_minutes:.1f}"
         )
 
