@@ -74,7 +74,9 @@ def test_replies_narrow_the_possible_numbers() -> None:
     asked = questions(0, 14, 5, [7, 3, 1, 12, 5, 9])
     assert [one.reply for one in asked] == ["lower", "higher", "higher", "lower", ""]
     assert [(one.low, one.high) for one in asked] == [(0, 14), (0, 6), (4, 6), (4, 6), (4, 6)]
-    assert [one.information for one in asked] == pytest.approx([math.log2(15 / 7), math.log2(7 / 3), 0, 0, math.log2(3)])
+    assert [one.information for one in asked] == pytest.approx(
+        [math.log2(15 / 7), math.log2(7 / 3), 0, 0, math.log2(3)]
+    )
 
 
 def test_the_rewards_of_the_turns_add_up_to_information_minus_questions() -> None:

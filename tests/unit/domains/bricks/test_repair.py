@@ -34,7 +34,9 @@ def domain(**options: Any) -> BricksRepair:
 
 
 def turns(*texts: str) -> tuple[dict[str, str], ...]:
-    return tuple({"role": "assistant" if place % 2 == 0 else "user", "content": text} for place, text in enumerate(texts))
+    return tuple(
+        {"role": "assistant" if place % 2 == 0 else "user", "content": text} for place, text in enumerate(texts)
+    )
 
 
 def test_a_failed_build_is_answered_with_its_findings() -> None:
