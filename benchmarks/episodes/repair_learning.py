@@ -101,10 +101,8 @@ def study(quick: bool, progress: Progress) -> tuple[list[Figure], list[RepairRun
 
 def figures(runs: Sequence[RepairRun]) -> list[Figure]:
     """Return the gap between the 95% intervals over the briefs of all seeds; positive if repair is better."""
-    repair, independent = (
-        bootstrap_interval([value for run in runs for value in values])
-        for values in ([run.repair for run in runs], [run.independent for run in runs])
-    )
+    repair = bootstrap_interval([value for run in runs for value in run.repair])
+    independent = bootstrap_interval([value for run in runs for value in run.independent])
     lead = repair.mean - independent.mean
     return [
         Figure("repair: lead over independent builds at equal tokens", lead, ">=", 0.0),
@@ -168,7 +166,7 @@ def _trained(
     try:
         while spent < 60 * minutes and (trainer.step < trainer.settings.steps if tokens is None else drawn < tokens):
             start = time.perf_counter()
-            metrics = trainer.train_step()
+            metrics: dict[str, Any] = trainer.train_step()
             spent += time.perf_counter() - start
             drawn += metrics["samples"] * metrics["length/mean"]
             report_progress(spent / 60, f"step {trainer.step}, success {metrics.get('success', 0.0):.2f}")

@@ -41,7 +41,7 @@ class PreallocatedLayer(DynamicLayer):
 
     def _expanded(self, filled: Tensor, row_B: Tensor, capacity: int) -> Tensor:
         _, heads, length, width = filled.shape
-        room = filled.new_empty(len(row_B), heads, capacity, width)
+        room = filled.new_zeros(len(row_B), heads, capacity, width)
         room[:, :, :length] = filled[row_B]
         return room
 
@@ -82,7 +82,7 @@ class PreallocatedLayer(DynamicLayer):
         for name in ("_keys", "_values"):
             storage: Tensor = getattr(self, name)
             rows, heads, columns, width = storage.shape
-            room = storage.new_empty(rows, heads, capacity, width)
+            room = storage.new_zeros(rows, heads, capacity, width)
             room[:, :, :columns] = storage
             setattr(self, name, room)
         self._expose(self.keys.shape[-2])

@@ -74,16 +74,14 @@ def test_replies_narrow_the_possible_numbers() -> None:
     asked = questions(0, 14, 5, [7, 3, 1, 12, 5, 9])
     assert [one.reply for one in asked] == ["lower", "higher", "higher", "lower", ""]
     assert [(one.low, one.high) for one in asked] == [(0, 14), (0, 6), (4, 6), (4, 6), (4, 6)]
-    assert [one.information for one in asked] == pytest.approx(
-        [math.log2(15 / 7), math.log2(7 / 3), 0, 0, math.log2(3)]
-    )
+    assert [one.progress for one in asked] == pytest.approx([1, 1, 0, 0, 2])
 
 
-def test_the_rewards_of_the_turns_add_up_to_information_minus_questions() -> None:
+def test_the_rewards_of_the_turns_add_up_to_the_numbers_minus_questions() -> None:
     found = rewards(GuessGame(), GAME, 7, 3, 12, 5)
-    assert sum(found) == pytest.approx((math.log2(15) - 4) / optimum(15))
+    assert sum(found) == pytest.approx((math.log2(16) - 4) / optimum(15))
     assert found[2] == pytest.approx(-1 / optimum(15)), "the reply to 12 was known"
-    assert rewards(GuessGame(information=False), GAME, 7, 5) == pytest.approx([-1 / optimum(15)] * 2)
+    assert rewards(GuessGame("nothing"), GAME, 7, 5) == pytest.approx([-1 / optimum(15)] * 2)
 
 
 def test_the_expected_reward_of_a_question_is_highest_in_the_middle() -> None:
@@ -91,6 +89,15 @@ def test_the_expected_reward_of_a_question_is_highest_in_the_middle() -> None:
     means = [fmean(rewards(GuessGame(), task, number)[0] for task in tasks) for number in range(11)]
     assert int(np.argmax(means)) == 5
     assert means[:6] == sorted(means[:6])
+    expected = GuessGame("expected_progress")
+    for number, mean in enumerate(means):
+        assert {round(rewards(expected, task, number)[0], 9) for task in tasks} == {round(mean, 9)}
+
+
+def test_naming_the_only_number_left_is_progress() -> None:
+    for game in (GuessGame(), GuessGame("expected_progress")):
+        assert rewards(game, GAME, 4, 6, 5)[-1] == 0.0
+        assert rewards(game, GAME, 4, 6, 7)[-1] == pytest.approx(-1 / optimum(15))
 
 
 def test_the_verdict_counts_questions_and_a_missed_number_as_the_limit_plus_the_optimum() -> None:
@@ -157,6 +164,7 @@ def test_the_vocabulary_covers_prompts_numbers_and_replies() -> None:
         ({"numbers": 4, "min_count": 5}, "min_count=5"),
         ({"numbers": 8, "max_count": 9}, "max_count=9"),
         ({"legal": "any"}, "legal='any'"),
+        ({"earned": "bits"}, "earned='bits'"),
         ({"numbers": 8, "min_count": 8}, "leave no range"),
     ],
 )
@@ -178,7 +186,7 @@ def test_a_game_is_drawn_reported_and_summarised() -> None:
     assert "7 lower" in picture
     assert "5 found" in picture
     report = domain.report("7lower5", GAME.spec)
-    assert [row.cells for row in report.rows] == [("1", "7", "lower", "7"), ("2", "5", "found", "1")]
+    assert [row.cells for row in report.rows] == [("1", "7", "lower", "7"), ("2", "5", "found", "0")]
     assert report.good
     assert not domain.report("7lower3higher", GAME.spec).good
     line = domain.summary([artifact]).lines[0]

@@ -21,6 +21,7 @@ from steelyard.domains.defaults import summarise
 from steelyard.domains.guess.game import (
     HIGHER,
     LOWER,
+    Earned,
     GuessGame,
     Legal,
     LegalNumbers,
@@ -55,8 +56,8 @@ class Guess(Domain):
     """Largest number of numbers in a range. Default: ``numbers``."""
     legal: Legal = "range"
     """Numbers that a question may name: all of the task's range, or only those that are still ``possible``."""
-    information: bool = True
-    """Reward each question for the information in its reply, minus 1; otherwise, every question only costs 1."""
+    earned: Earned = "progress"
+    """What a question earns, besides its cost of 1: ``nothing``, its ``progress``, or its ``expected_progress``."""
     seed: int = 0
     """Seed for the order of tasks; does not affect the splits."""
 
@@ -67,8 +68,11 @@ class Guess(Domain):
                 f"guess: min_count={self.min_count}, max_count={self.max_count}, numbers={self.numbers} must satisfy "
                 "1 <= min_count <= max_count <= numbers"
             )
-        if self.legal not in get_args(Legal):
-            raise ConfigError(f"guess: legal={self.legal!r} does not exist; choose one of {', '.join(get_args(Legal))}")
+        for name, known in (("legal", get_args(Legal)), ("earned", get_args(Earned))):
+            if getattr(self, name) not in known:
+                raise ConfigError(
+                    f"guess: {name}={getattr(self, name)!r} does not exist; choose one of {', '.join(known)}"
+                )
         if not self._ranges["train"]:
             raise ConfigError(
                 f"guess: numbers={self.numbers} and min_count={self.min_count} leave no range for training; raise "
@@ -92,7 +96,7 @@ class Guess(Domain):
         )
 
     def verifier(self) -> Any:
-        return GuessGame(information=self.information, legal=self.legal)
+        return GuessGame(self.earned, self.legal)
 
     def automaton(self) -> LegalNumbers:
         return LegalNumbers()
@@ -115,14 +119,14 @@ class Guess(Domain):
         found = not asked[-1].reply
         count = asked[0].high - asked[0].low + 1
         rows = tuple(
-            Row((str(turn), str(one.number), one.reply or "found", str(one.left)), good=one.information > 0)
+            Row((str(turn), str(one.number), one.reply or "found", str(one.left)), good=one.progress > 0)
             for turn, one in enumerate(asked, 1)
         )
         result = (
             f"{'found' if found else 'not found'} with {len(asked)} questions; bisection takes {optimum(count):.3g}"
         )
         good = found and len(asked) <= longest_bisection(count)
-        columns = ("question", "number", "reply", "still possible")
+        columns = ("question", "number", "reply", "left")
         return Report(columns, rows, (), (f"{result} on average, {longest_bisection(count)} at most",), good)
 
     def summary(self, artifacts: Sequence[Artifact], *, title: str = "") -> Summary:

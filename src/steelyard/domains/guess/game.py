@@ -18,6 +18,9 @@ from steelyard.types import FinishReason, Reply, Task, Verdict
 HIGHER, LOWER = "higher", "lower"
 Legal = Literal["range", "possible"]
 """Which numbers a question may name: all of the task's range, or those that the replies have not excluded."""
+Earned = Literal["nothing", "progress", "expected_progress"]
+"""What a question earns, besides its cost of 1: nothing, the progress it made, or the mean progress over all possible
+numbers. The last has the same mean as the progress, but does not depend on luck."""
 
 
 class Question(NamedTuple):
@@ -34,14 +37,27 @@ class Question(NamedTuple):
     """Empty if the number was found."""
 
     @property
-    def left(self) -> int:
-        """Return how many numbers are possible after the reply."""
-        return self.next_high - self.next_low + 1
+    def count(self) -> int:
+        """Return how many numbers were possible before the question."""
+        return self.high - self.low + 1
 
     @property
-    def information(self) -> float:
-        """Return the information in the reply, in bits; 0 if it was known before."""
-        return math.log2((self.high - self.low + 1) / self.left)
+    def left(self) -> int:
+        """Return how many numbers are left to find: 0 if the number was found."""
+        return self.next_high - self.next_low + 1 if self.reply else 0
+
+    @property
+    def progress(self) -> float:
+        """Return by how much the question lowered log2(numbers left + 1), which is about the questions still to ask."""
+        return math.log2((self.count + 1) / (self.left + 1))
+
+    @property
+    def expected_progress(self) -> float:
+        """Return the mean progress if all possible numbers are equally likely: at least 1 for the middle one."""
+        if not self.low <= self.number <= self.high:
+            return 0.0
+        sides = self.number - self.low, self.high - self.number
+        return math.log2(self.count + 1) - sum(side * math.log2(side + 1) for side in sides) / self.count
 
 
 def questions(low: int, high: int, hidden: int, numbers: Sequence[int]) -> list[Question]:
@@ -88,21 +104,21 @@ def random_player(count: int, limit: int) -> float:
 class GuessGame(Environment):
     """Replies "higher" or "lower" until the number is found.
 
-    A question costs 1 and earns the bits of information in its reply, both divided by the optimum. The rewards of the
-    turns of a solved game add up to (log2 of the numbers in the range - questions) / optimum. So the mean reward is the
-    higher the fewer questions are asked, and each turn is credited for what it found out.
+    A question costs 1 and earns its progress, both divided by the optimum. A question that halves the possible numbers
+    makes a progress of 1. The rewards of a solved game of n numbers add up to (log2(n + 1) - questions) / optimum, so
+    they rank players as the number of questions does, and every turn is credited for what it contributed.
     """
 
     name = "guess"
     isolate = False
-    information: bool = True
-    """Whether questions earn their information; otherwise, a question only costs 1."""
+    earned: Earned = "progress"
     legal: Legal = "range"
 
     def reply(self, task: Task, turns: Turns) -> Answer:
         asked = played(task, assistant_texts(turns))
-        last, best = asked[-1], optimum(count_of(task))
-        reward = ((last.information if self.information else 0.0) - 1) / best
+        last = asked[-1]
+        earned = 0.0 if self.earned == "nothing" else getattr(last, self.earned)
+        reward = (earned - 1) / optimum(count_of(task))
         if not last.reply:
             return self._verdict(task, len(asked), reward, found=True)
         spec = {"legal": [last.next_low, last.next_high]} if self.legal == "possible" else {}
