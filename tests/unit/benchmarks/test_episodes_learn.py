@@ -32,7 +32,7 @@ def test_guess_can_miss_each_bar_and_the_worst_seed_counts(change: dict[str, Any
 
 
 def sample(*builds: int) -> Sample:
-    """Return an episode with builds of so many tokens, and findings of five tokens between them."""
+    """Return an episode with a build for each number of tokens, and findings of five tokens between them."""
     turns: list[Turn] = []
     place = 2
     for number, tokens in enumerate(builds):
