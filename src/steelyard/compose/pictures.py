@@ -25,4 +25,4 @@ def sheet(domain: Domain, shown: Sequence[ShownSample]) -> bytes:
 def _artifact(domain: Domain, sample: ShownSample) -> Artifact:
     title = title_of(domain, Task(sample.task_id, sample.prompt, sample.spec))
     text = domain.episode_text(sample.messages) if sample.turns else sample.text
-    return Artifact(domain.to_text(text), f"{sample.label} · {title}", verdict=sample.verdict)
+    return Artifact(domain.to_text(text), f"{sample.label} · {title}", sample.spec, sample.verdict)

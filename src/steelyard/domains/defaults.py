@@ -113,12 +113,12 @@ def report_on(verdict: Verdict) -> Report:
     return Report(("part", "value"), rows, flaws, (f"{result}: reward {verdict.reward:.4g}",), good=verdict.success)
 
 
-def summarise(artifacts: Sequence[Artifact], title: str) -> Summary:
-    """Count the distinct texts and how often each occurs, most frequent first."""
+def summarise(artifacts: Sequence[Artifact], title: str, first: Sequence[str] = ()) -> Summary:
+    """Count the distinct texts and how often each occurs, most frequent first. ``first``: lines to start with."""
     times = Counter(one.text for one in artifacts)
     verdicts = {one.text: one.verdict for one in artifacts}
     scored = [one.verdict for one in artifacts if one.verdict is not None and one.verdict.has_reward]
-    lines = [f"{len(times)} distinct texts among {len(artifacts)}"]
+    lines = [*first, f"{len(times)} distinct texts among {len(artifacts)}"]
     if scored:
         successes, reward = sum(verdict.success for verdict in scored), fmean(verdict.reward for verdict in scored)
         lines.append(f"{successes} of {len(scored)} succeed, mean reward {reward:.4g}")

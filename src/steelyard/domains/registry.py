@@ -19,6 +19,8 @@ from steelyard.text import shown
 GROUP = "steelyard.domains"
 BUILT_IN = {
     "bricks": "steelyard.domains.bricks.domain:Bricks",
+    "bricks-repair": "steelyard.domains.bricks.repair:BricksRepair",
+    "guess": "steelyard.domains.guess:Guess",
     "infill": "steelyard.domains.infill:Infill",
     "sequences": "steelyard.domains.sequences:Sequences",
     "theories": "steelyard.domains.theories.domain:Theories",

@@ -1,0 +1,153 @@
+"""Train the ``guess`` recipe, and play every number of every range that training never shows.
+
+A game is played greedily: each question is the policy's most likely legal number, so every hidden number gives exactly
+one game and the mean over all of them is exact. A question may name any number of the range. The random player of the
+comparison draws from the same numbers in every turn; its mean is computed, not sampled.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean
+from typing import Any
+
+from rich.progress import Progress
+
+from benchmarks.framework.parallel_runs import ReportProgress, run_in_parallel
+from benchmarks.framework.result import Cell, Figure
+from benchmarks.framework.training_runs import load_recipe
+from steelyard.domains.guess.game import count_of, random_player
+from steelyard.training.evaluation import Evaluation
+from steelyard.types import CutRule, Task
+
+SEEDS = (0, 1, 2)
+MINUTES = 30.0
+TARGET = 1.05
+"""Largest mean number of questions, relative to bisection."""
+QUICK: Mapping[str, Any] = {
+    "domain.options.numbers": 10,
+    "domain.options.min_count": 4,
+    "sampling.tasks_per_step": 16,
+    "model.scratch.layers": 2,
+    "model.scratch.width": 64,
+    "run.steps": 40,
+}
+QUICK_TARGET = 2.0
+
+
+@dataclass(frozen=True)
+class Games:
+    """All games of an evaluation."""
+
+    questions: float
+    """Mean over games; a number that was not found counts as the limit plus the optimum."""
+    optimum: float
+    found: float
+
+    @property
+    def ratio(self) -> float:
+        return self.questions / self.optimum
+
+
+@dataclass(frozen=True)
+class GuessRun:
+    """One training run, with the games before and after it."""
+
+    seed: int
+    games: int
+    random: float
+    """Mean questions of a random legal player."""
+    before: Games
+    after: Games
+    minutes: float
+    steps: int
+
+    @property
+    def summary(self) -> str:
+        return (
+            f"guess, seed {self.seed}: {self.games} games of held-out ranges; random player {self.random:.2f} "
+            f"questions, untrained {self.before.questions:.2f}, trained {self.after.questions:.3f}, bisection "
+            f"{self.after.optimum:.3f}; found {self.after.found:.1%}; {self.minutes:.1f} minutes, {self.steps} steps"
+        )
+
+    def row(self) -> dict[str, Cell]:
+        return {
+            "part": "guess",
+            "run": f"seed {self.seed}",
+            "compared with": f"random player {self.random:.3f} questions, bisection {self.after.optimum:.3f}",
+            "before": self.before.questions,
+            "after": self.after.questions,
+            "minutes": self.minutes,
+        }
+
+
+def study(quick: bool, progress: Progress) -> tuple[list[Figure], list[GuessRun]]:
+    """Train all seeds; the quick version trains one seed for a few steps on short ranges."""
+    if quick:
+        task = progress.add_task("guess", total=1)
+        runs = [learn(0, QUICK, MINUTES, lambda _, text: progress.update(task, description=text))]
+        progress.advance(task)
+        return figures(runs, QUICK_TARGET), runs
+    jobs = {f"guess, seed {seed}": seed for seed in SEEDS}
+    runs = []
+    for run in run_in_parallel(learn_recipe, jobs, progress, MINUTES):
+        runs.append(run)
+        progress.console.print(run.summary)
+    return figures(runs, TARGET), runs
+
+
+def figures(runs: Sequence[GuessRun], target: float) -> list[Figure]:
+    ratios = [run.after.ratio for run in runs]
+    share = [run.after.questions / run.random for run in runs]
+    spread = max(ratios) - min(ratios)
+    return [
+        Figure("guess: questions relative to bisection", max(ratios), "<=", target, spread=spread),
+        Figure("guess: questions relative to a random legal player", max(share), "<=", 1.0),
+        Figure("guess: minutes of training", max(run.minutes for run in runs), "<=", MINUTES),
+    ]
+
+
+def learn_recipe(seed: int, report_progress: ReportProgress) -> GuessRun:
+    return learn(seed, {}, MINUTES, report_progress)
+
+
+def learn(seed: int, overrides: Mapping[str, Any], minutes: float, report_progress: ReportProgress) -> GuessRun:
+    """Train for the recipe's steps, or until ``minutes`` have passed."""
+    from steelyard.compose import build_trainer, tasks_of_split
+
+    with tempfile.TemporaryDirectory() as scratch:
+        config = load_recipe("guess", seed, scratch, overrides)
+        trainer = build_trainer(config)
+        try:
+            held_out = tasks_of_split(config, "held_out")
+            before = play(config, trainer, held_out)
+            spent = 0.0
+            while spent < 60 * minutes and trainer.step < trainer.settings.steps:
+                start = time.perf_counter()
+                metrics = trainer.train_step()
+                spent += time.perf_counter() - start
+                asked = metrics.get("parts/questions/mean", 0.0)
+                report_progress(spent / 60, f"step {trainer.step}, {asked:.2f} questions")
+            after = play(config, trainer, held_out)
+            chance = fmean(random_player(count_of(task), config.episode.max_turns) for task in held_out)
+            return GuessRun(seed, len(held_out), chance, before, after, spent / 60, trainer.step)
+        finally:
+            trainer.close()
+
+
+def play(config: Any, trainer: Any, tasks: list[Task]) -> Games:
+    """Play one greedy game for each task."""
+    from steelyard.compose import build_evaluator
+
+    evaluator = build_evaluator(config, trainer.parts.sampler, trainer.parts.pool, tasks, samples=1)
+    evaluator.decoding = replace(evaluator.decoding, rule=CutRule(top_k=1))
+    return games_of(evaluator.run())
+
+
+def games_of(evaluation: Evaluation) -> Games:
+    parts = [verdict.parts for group in evaluation.groups for verdict in group.verdicts]
+    questions, optimum, found = (fmean(part[name] for part in parts) for name in ("questions", "optimum", "found"))
+    return Games(questions, optimum, found)
