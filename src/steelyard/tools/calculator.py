@@ -27,7 +27,7 @@ def calculator(expression: Annotated[str, Field(pattern=rf"^[0-9+\-*/%.() ]{{1,{
     """Evaluate an arithmetic expression.
 
     Args:
-        expression: Numbers, + - * / // % ** and parentheses, such as (3 + 4) * 12.
+        expression: Numbers, + - * / // % ** and parentheses.
 
     """
     try:

@@ -8,15 +8,18 @@ import re
 import typing
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import Annotated, Any, NotRequired, TypedDict
+from typing import Annotated, Any, NotRequired
 
+import cloudpickle
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
 from pydantic.json_schema import GenerateJsonSchema
+from typing_extensions import TypedDict  # pydantic requires this one before Python 3.12
 
 from steelyard.errors import ConfigError
 from steelyard.text import bounded
 from steelyard.verification.calling import call, name_of
+from steelyard.verification.transport import importable
 
 MAX_RESULT_CHARACTERS = 4000
 """Characters of a result that the policy reads; the middle of a longer one is left out."""
@@ -46,8 +49,11 @@ class Tool:
         self._arguments  # noqa: B018 - reports a missing type now
         self.parameters  # noqa: B018
 
-    def __reduce__(self) -> tuple[type[Tool], tuple[Any, ...]]:
-        return Tool, (self.function, self.hints)
+    def __reduce__(self) -> tuple[Callable[..., Tool], tuple[Any, ...]]:
+        """Send the resolved types along with a function that travels by value, without the names of its module."""
+        if importable(self.function):
+            return Tool, (self.function,)
+        return _rebuilt, (self.function, cloudpickle.dumps(self.hints))
 
     @property
     def schema(self) -> dict[str, Any]:
@@ -98,6 +104,10 @@ class Tool:
         except ValidationError as error:
             raise ArgumentError("; ".join(map(_problem, error.errors()))) from None
         return bounded(_as_text(call(opened, **checked)), MAX_RESULT_CHARACTERS)
+
+
+def _rebuilt(function: Callable[..., Any], hints: bytes) -> Tool:
+    return Tool(function, cloudpickle.loads(hints))
 
 
 class _Untitled(GenerateJsonSchema):

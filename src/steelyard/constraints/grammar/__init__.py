@@ -17,6 +17,6 @@ from __future__ import annotations
 
 from steelyard.constraints.grammar.constraint import GrammarConstraint, PerTask
 from steelyard.constraints.grammar.tokens import TokenTable
-from steelyard.constraints.grammar.tool_calls import ToolCallGrammar
+from steelyard.constraints.grammar.tool_calls import ToolCallConstraint, ToolCallGrammar
 
-__all__ = ["GrammarConstraint", "PerTask", "TokenTable", "ToolCallGrammar"]
+__all__ = ["GrammarConstraint", "PerTask", "TokenTable", "ToolCallConstraint", "ToolCallGrammar"]

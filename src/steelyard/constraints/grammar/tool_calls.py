@@ -5,14 +5,18 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, Self
 
 from steelyard.constraints import bounds
+from steelyard.constraints.grammar.constraint import GrammarConstraint
 from steelyard.constraints.grammar.sources import lark_string
 from steelyard.constraints.grammar.tokens import import_engine
 from steelyard.errors import ConstraintError
 from steelyard.types import Task
 
+ANY_TEXT_BUT = "/(?s:.+)/ & ~"
+"""The start of a terminal for any text but that which contains a pattern."""
 SPACED = {
     "whitespace_flexible": False,
     "item_separator": ", ",
@@ -55,4 +59,19 @@ class ToolCallGrammar:
         if not marker:
             return r"/[^{\s](?s:.*)/"
         escaped = "".join(one if one.isalnum() else f"\\x{ord(one):02x}" for one in marker)
-        return f"/(?s:.+)/ & ~/(?s:.*){escaped}(?s:.*)/"
+        return f"{ANY_TEXT_BUT}/(?s:.*){escaped}(?s:.*)/"
+
+
+class ToolCallConstraint(GrammarConstraint):
+    """Constrains a turn to the sentences of a :class:`ToolCallGrammar`."""
+
+    def __init__(self, source: str | ToolCallGrammar, tokenizer: object, **settings: Any) -> None:
+        super().__init__("lark", source, tokenizer, **settings)
+
+    def __reduce__(self) -> tuple[partial[Self], tuple[Any, ...]]:
+        build, (_, source, table) = super().__reduce__()
+        return build, (source, table)
+
+    def _shortest(self, source: Any) -> str | None:
+        """A free answer has one character, whatever the calls."""
+        return "." if ANY_TEXT_BUT in source else super()._shortest(source)

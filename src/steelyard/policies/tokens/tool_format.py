@@ -45,7 +45,7 @@ class ToolFormat:
     @property
     def listed(self) -> str:
         """The system message for a template that does not list tools."""
-        tools = "\n".join(json.dumps(schema["function"], ensure_ascii=False) for schema in self.schemas)
+        tools = "\n".join(json.dumps(_brief(schema["function"]), ensure_ascii=False) for schema in self.schemas)
         return LISTING.format(tools=tools, open=self.before, close=self.after)
 
     def prompt(self, messages: Sequence[Message]) -> Sequence[Message]:
@@ -64,6 +64,16 @@ class ToolFormat:
             return messages
         text = "\n".join(RESULT.format(result["content"]) for result in results)
         return ({"role": "user", "content": text}, *(message for message in messages if message["role"] != "tool"))
+
+
+def _brief(schema: Any) -> Any:
+    """Leave out what a reader of the schema does not need, because every prompt carries it."""
+    if isinstance(schema, list | tuple):
+        return [_brief(part) for part in schema]
+    if not isinstance(schema, Mapping):
+        return schema
+    dropped = {"additionalProperties": bool, "pattern": str}
+    return {key: _brief(part) for key, part in schema.items() if not isinstance(part, dropped.get(key, ()))}
 
 
 def find_format(tokenizer: Any, schemas: Sequence[Schema]) -> ToolFormat:
@@ -92,7 +102,8 @@ def _native_format(tokenizer: Any, plain: ToolFormat) -> ToolFormat | None:
     match = re.fullmatch(form, called.removeprefix(opened), re.DOTALL)
     if match is None or not called.startswith(opened) or not match[3].endswith(end):
         return None
-    found = ToolFormat(plain.schemas, True, match[1], match[3].removesuffix(end), match[2])
+    before = match[1][match[1].find(OPEN) :] if OPEN in match[1] else match[1]  # without a block of reasoning
+    found = ToolFormat(plain.schemas, True, before, match[3].removesuffix(end), match[2])
     written = found.before + json.dumps({"name": _CALL.name, found.arguments: _CALL.arguments}) + found.after
     replied = render(_QUESTION, {"role": "assistant", "content": written}, {"role": "tool", "content": "result 42"})
     return found if read_calls(written) == [_CALL] and written in replied and "result 42" in replied else None
