@@ -58,7 +58,7 @@ class Python:
     def _start(self) -> SandboxSession:
         script = Path(__file__).with_name("interpreter_process.py").read_bytes()
         return SandboxSession(
-            [sys.executable, "-I", "main.py", str(SECONDS), str(OUTPUT_CHARACTERS), str(self.seed)],
+            [sys.executable, "-P", "-s", "main.py", str(SECONDS), str(OUTPUT_CHARACTERS), str(self.seed)],
             files={"main.py": script},
             environment={"PYTHONHASHSEED": "0"},
             limits=LIMITS,

@@ -10,16 +10,23 @@ import re
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import count, islice
+from itertools import count
+from typing import Literal
 
 from steelyard.domains.base import Domain, Split
 from steelyard.errors import ConfigError
-from steelyard.types import Task, Verdict
+from steelyard.types import Message, Task, Verdict
 from steelyard.verification import FunctionVerifier
 
 SPLIT_OF_TENTH: dict[int, Split] = {0: "held_out", 1: "validation"}
 """Each of these splits gets one tenth of the expressions; the rest are used for training."""
 QUESTION = "What is {}?"
+CALL = '<tool_call>{"name": "calculator", "arguments": {"expression": "12 + 30"}}</tool_call>'
+_ASKED, _ANSWERED = {"role": "user", "content": QUESTION.format("12 + 30")}, {"role": "assistant", "content": "42"}
+EXAMPLES: dict[str, tuple[Message, ...]] = {
+    "answer": (_ASKED, _ANSWERED),
+    "call": (_ASKED, {"role": "assistant", "content": CALL}, {"role": "tool", "content": "42"}, _ANSWERED),
+}
 
 
 @dataclass(frozen=True)
@@ -33,10 +40,14 @@ class Arithmetic(Domain):
     """Numbers in an expression: from two to this many."""
     tasks: int = 2000
     """Training tasks; validation and held-out tasks are a tenth as many."""
+    example: Literal["none", "answer", "call"] = "none"
+    """An example in every prompt: answered immediately, or with a call of the calculator."""
     seed: int = 0
     """Seed for the training tasks; does not affect the splits or the other tasks."""
 
     def __post_init__(self) -> None:
+        if self.example not in ("none", *EXAMPLES):
+            raise ConfigError(f"arithmetic: example={self.example!r} must be one of none, {', '.join(EXAMPLES)}")
         if not 1 <= self.min_digits <= self.max_digits <= 9 or not 2 <= self.max_terms <= 9 or self.tasks < 10:
             raise ConfigError(
                 f"arithmetic: min_digits={self.min_digits}, max_digits={self.max_digits}, max_terms={self.max_terms}, "
@@ -47,9 +58,10 @@ class Arithmetic(Domain):
         return self.tasks if split == "train" else self.tasks // 10
 
     def task(self, split: Split, index: int) -> Task:
-        expression = next(islice(self._expressions(split, index), 0, None))
-        value = _value(expression)
-        return Task(f"{split}-{index}", QUESTION.format(expression), {"expression": expression, "answer": value})
+        expression = next(self._expressions(split, index))
+        question: Message = {"role": "user", "content": QUESTION.format(expression)}
+        prompt = (*EXAMPLES[self.example], question) if self.example != "none" else question["content"]
+        return Task(f"{split}-{index}", prompt, {"expression": expression, "answer": _value(expression)})
 
     def verifier(self) -> FunctionVerifier:
         return FunctionVerifier(score, name="arithmetic", version="1", deterministic=True)

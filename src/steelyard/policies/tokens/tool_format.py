@@ -49,9 +49,10 @@ class ToolFormat:
         return LISTING.format(tools=tools, open=self.before, close=self.after)
 
     def prompt(self, messages: Sequence[Message]) -> Sequence[Message]:
-        """Add the list of tools to the system message, unless the template lists them."""
+        """Add the list of tools to the system message, unless the template lists them; results may be examples."""
         if self.native:
             return messages
+        messages = [part for message in messages for part in self.reply([message])]
         if messages[0]["role"] != "system":
             return ({"role": "system", "content": self.listed}, *messages)
         system = {"role": "system", "content": f"{messages[0]['content']}\n\n{self.listed}"}

@@ -66,6 +66,7 @@ class SandboxSession:
             if self._process.stdin is not None:
                 with self._process.stdin as stdin:
                     stdin.write(json.dumps(request).encode())
+                self._process.stdin = None  # communicate would flush it again
         except BaseException:
             self.close()
             raise
