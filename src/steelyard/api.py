@@ -31,6 +31,7 @@ from steelyard.import_paths import module_being_imported
 from steelyard.opened_run import Run
 from steelyard.run import run_and_report
 from steelyard.text import shown
+from steelyard.tools import tool_path
 from steelyard.trust import TRAINING, require_trusted_recipe, require_trusted_run
 from steelyard.verification import import_path_of
 
@@ -40,7 +41,8 @@ ROWS = "rows"
 """Key that holds the task objects in ``tasks={"rows": [...], "template": ...}``; the other keys belong to [tasks]."""
 Recipe = str | Path | Mapping[str, Any] | None
 Parts = Mapping[str, Any]
-"""Arguments that may be Python objects, by name: model, domain, tasks, eval_tasks, verifier, constraint (or None)."""
+"""Arguments that may be Python objects, by name: model, domain, tasks, eval_tasks, verifier, constraint, tools (any of
+them may be None)."""
 
 
 def train(
@@ -125,7 +127,9 @@ def _merge_parts(data: dict[str, Any], parts: Parts) -> tuple[Supplied, list[str
             _merge(data, *named)
             continue
         objects[name] = part
-        if name == "verifier" and (path := import_path_of(part)) is not None:
+        if name == "tools" and (paths := _tool_paths(part)) is not None:
+            _merge(data, "episode", {"tools": paths})
+        elif name == "verifier" and (path := import_path_of(part)) is not None:
             _merge(data, "verify", {"verifier": path})
         elif name in TASK_FILES and "domain" not in data and (text := as_jsonl(part, _prompt_column(data))) is not None:
             section, _, key = NAMED_BY[name][0].partition(".")
@@ -134,6 +138,14 @@ def _merge_parts(data: dict[str, Any], parts: Parts) -> tuple[Supplied, list[str
         else:
             unnamed.append(name)
     return Supplied(**objects, files=files), sorted(unnamed)
+
+
+def _tool_paths(tools: Any) -> list[str] | None:
+    """Return how the configuration names the tools; ``None`` if it cannot name all of them."""
+    if isinstance(tools, str) or not isinstance(tools, Sequence):
+        raise ConfigError(f"tools = {shown(tools)} must be a list of functions, names or import paths")
+    paths = [tool_path(tool) for tool in cast("Sequence[Any]", tools)]
+    return None if None in paths else [path for path in paths if path is not None]
 
 
 def _prepared(data: dict[str, Any], name: str, given: Any) -> Any:

@@ -39,6 +39,7 @@ NAMED_BY = {
     "eval_tasks": ("tasks.eval_file", "tasks.held_out"),
     "verifier": ("verify.verifier", "verify.verifiers"),
     "constraint": ("constraint",),
+    "tools": ("episode.tools",),
 }
 """For each part that can be passed as a Python object (``run.supplied``), the keys that can name it instead."""
 

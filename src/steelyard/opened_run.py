@@ -118,7 +118,7 @@ class Run:
         config = self.config
         chosen = self._tasks(split, tasks) if prompt is None else _own_tasks(prompt, spec)
         verified = prompt is None or spec is not None or isinstance(prompt, Task)
-        verifier = build_verifier(config, self._parts) if verified and not self._missing("verifier") else None
+        verifier = build_verifier(config, self._parts) if verified and not self._missing("verifier", "tools") else None
         with quiet_engines(), closing(self._trial_pool(verifier)) as opened:
             policy = self._open(checkpoint).policy
             sampler, pool = with_episodes(config, policy, verifier, build_sampler(config, policy), opened)
@@ -136,7 +136,7 @@ class Run:
     ) -> Evaluation:
         """Measure reward, success and pass@k on a split (default: held-out tasks if any, otherwise training tasks)."""
         config, wanted = self.config, samples or max(k)
-        self._require("domain", "verifier")
+        self._require("domain", "verifier", "tools")
         chosen = self._tasks(split, tasks or config.evaluate.tasks)
         verifier = build_verifier(config, self._parts)
         with quiet_engines():
@@ -147,7 +147,7 @@ class Run:
 
     def resume(self, steps: int | None = None) -> Run:
         """Continue from the newest checkpoint up to ``steps`` steps in total (default: ``run.steps``)."""
-        self._require("model", "domain", "tasks", "verifier", "constraint")
+        self._require("model", "domain", "tasks", "verifier", "constraint", "tools")
         config = self.config
         if steps is not None:
             data = config.model_dump(exclude_none=True)
@@ -169,7 +169,7 @@ class Run:
 
     def _open(self, checkpoint: str) -> OpenedPolicy:
         """Load the model at a checkpoint; the most recently opened model stays loaded."""
-        self._require("model", "domain", "constraint")
+        self._require("model", "domain", "constraint", "tools")
         if self._opened is None or self._opened[0] != checkpoint:
             self._opened = None  # free it before loading the next one: both may not fit in memory
             self._opened = (checkpoint, open_policy(self.config, self.folder, checkpoint, self._parts))

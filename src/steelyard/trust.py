@@ -28,7 +28,7 @@ from steelyard.import_paths import is_import_path
 log = logging.getLogger(__name__)
 
 DOMAIN = frozenset({"domain"})
-SAMPLING = DOMAIN | {"model", "tasks", "verify", "constraint", "cluster"}
+SAMPLING = DOMAIN | {"model", "tasks", "verify", "constraint", "cluster", "episode"}
 TRAINING = SAMPLING | {"credit", "tracking"}
 """Sections that a command builds objects from: the domain alone, everything for sampling, or everything."""
 
@@ -99,6 +99,9 @@ def references(config: Config) -> Iterator[Reference]:
     for index, entry in enumerate(verify.verifiers):
         if entry.function is not None:
             yield _imported(f"verify.verifiers.{index}.function", entry.function)
+    for index, tool in enumerate(config.episode.tools):
+        if is_import_path(tool):
+            yield _imported(f"episode.tools.{index}", tool)
     if constraint is not None and constraint.kind == "automaton":
         yield _imported("constraint.source", str(constraint.source), constraint.options)
     if is_import_path(config.credit.advantage):

@@ -23,7 +23,7 @@ for module in pkgutil.walk_packages(getattr(package, "__path__", []), package.__
 
 
 @pytest.mark.parametrize(
-    "package", ["types", "errors", "config", "memory", "planning", "drawing", "domains", "verification"]
+    "package", ["types", "errors", "config", "memory", "planning", "drawing", "domains", "tools", "verification"]
 )
 def test_every_module_imports_with_torch_blocked(package: str) -> None:
     command = [sys.executable, "-c", PROGRAM, f"steelyard.{package}"]

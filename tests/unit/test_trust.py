@@ -77,6 +77,7 @@ AUTOMATON = {"kind": "automaton", "source": "mine:Automaton", "options": {"depth
         (BASE, {"constraint": {"kind": "regex", "source": "mine:Automaton"}}, ["verify.verifier"]),
         (BASE, {"credit__advantage": "mine:advantage"}, ["verify.verifier", "credit.advantage"]),
         (BASE, {"credit__advantage": "rloo"}, ["verify.verifier"]),
+        (BASE, {"episode__tools": ["calculator", "mine:look_up"]}, ["verify.verifier", "episode.tools.1"]),
         (BASE, {"model__trust_remote_code": True}, ["verify.verifier", "model.trust_remote_code"]),
         (DOMAIN_BASE, {"model": {"scratch": {}, "trust_remote_code": True}}, ["model.trust_remote_code"]),
         (BASE, {"tracking__wandb": True}, ["verify.verifier", "tracking.wandb"]),
@@ -123,6 +124,7 @@ def test_every_key_that_takes_an_import_path_is_known() -> None:
         "verify.verifiers[].function",
         "constraint.source",
         "credit.advantage",
+        "episode.tools",
     }
 
 

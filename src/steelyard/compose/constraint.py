@@ -12,7 +12,7 @@ from steelyard.compose.supplied import NOTHING_SUPPLIED, Supplied, build_domain
 from steelyard.config import Config
 from steelyard.constraints.automaton import Automaton, WordConstraint
 from steelyard.constraints.base import Constraint, pack
-from steelyard.constraints.grammar import GrammarConstraint, PerTask
+from steelyard.constraints.grammar import GrammarConstraint, PerTask, ToolCallConstraint, ToolCallGrammar
 from steelyard.constraints.trie import CharacterConstraint, token_bytes
 from steelyard.constraints.without import WithoutTokens
 from steelyard.domains.base import Domain
@@ -46,15 +46,17 @@ def build_constraint(config: Config, policy: Policy, supplied: Supplied = NOTHIN
     if table.kind == "automaton":
         spaced = spaced if table.symbols is None else table.symbols == "words"
         return _over_tokens(policy, _load_automaton(table), spaced=spaced)
-    grammar = GrammarConstraint(
-        table.kind,
-        grammar_source(table),
-        _token_texts(policy) if closed else policy.tokenizer,
-        end_id=policy.end_id,
-        vocabulary=policy.vocabulary,
-        canonical_tokens=table.canonical_tokens is not False,
-        max_tokens=config.sampling.max_new_tokens,
-    )
+    source, tokens = grammar_source(table), _token_texts(policy) if closed else policy.tokenizer
+    settings: dict[str, Any] = {
+        "end_id": policy.end_id,
+        "vocabulary": policy.vocabulary,
+        "canonical_tokens": table.canonical_tokens is not False,
+        "max_tokens": config.sampling.max_new_tokens,
+    }
+    if table.kind == "tools":
+        grammar = ToolCallConstraint(_tool_grammar(policy, source), tokens, **settings)
+    else:
+        grammar = GrammarConstraint(table.kind, source, tokens, **settings)
     text = grammar.table.plain & pack(policy.excluded, policy.vocabulary)
     if not text.any():
         return grammar
@@ -64,6 +66,24 @@ def build_constraint(config: Config, policy: Policy, supplied: Supplied = NOTHIN
             "constraint.canonical_tokens = false, so that other tokens can be used for that text"
         )
     return WithoutTokens(grammar, policy.excluded)
+
+
+def _tool_grammar(policy: CausalPolicy, final: Any) -> Any:
+    """Return the grammar of a turn: a call in the form that the model writes, or a final answer."""
+    form = policy.prompting.tools
+    if form is None:
+        raise ConfigError("constraint.kind = 'tools': there are no tools to call; set episode.tools")
+    calls = [
+        {
+            "type": "object",
+            "properties": {"name": {"const": function["name"]}, form.arguments: function["parameters"]},
+            "required": ["name", form.arguments],
+            "additionalProperties": False,
+        }
+        for function in (schema["function"] for schema in form.schemas)
+    ]
+    grammar = ToolCallGrammar(calls, form.before, form.after, final)
+    return grammar if callable(final) else grammar(Task("any", ""))
 
 
 def _load_automaton(table: configs.ConstraintConfig) -> Automaton[Any]:

@@ -16,6 +16,7 @@ from steelyard.policies.causal import CausalPolicy
 from steelyard.policies.tokens.conversation import Conversations, require_replies
 from steelyard.sampling.base import EpisodeSampler, Sampler
 from steelyard.sampling.local import LocalSampler
+from steelyard.tools import Tool, tool_environment
 from steelyard.training.episodes import EpisodeLimits, Episodes
 from steelyard.verification import AnyVerifier, Pool, Verifier, load_function
 
@@ -44,8 +45,22 @@ def reject_environments(parts: Sequence[object]) -> None:
 def environment_verifier(config: Config, candidate: object) -> EnvironmentVerifier | None:
     """Return a verifier that runs the environment given as ``candidate``; ``None`` if it is no environment."""
     environment = environment_of(candidate)
-    if environment is None:
-        return None
+    return None if environment is None else _run_by(config, environment)
+
+
+def with_tools(config: Config, verifier: AnyVerifier, tools: Sequence[Tool]) -> AnyVerifier:
+    """Return an environment in which the policy calls the tools and ``verifier`` scores its final answer."""
+    if not tools:
+        return verifier
+    if isinstance(verifier, EnvironmentVerifier):
+        raise ConfigError(
+            f"tools: {verifier.name} is an environment, which answers the policy itself; remove the tools, or pass a "
+            "verifier of the final answer instead"
+        )
+    return _run_by(config, tool_environment(tools, verifier))
+
+
+def _run_by(config: Config, environment: Environment) -> EnvironmentVerifier:
     if config.judge is not None:
         raise ConfigError("judge: a judge scores single texts, not episodes; remove [judge], or the environment")
     if config.sampling.supports != "stored":

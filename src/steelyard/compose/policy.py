@@ -28,7 +28,7 @@ def build_policy(config: Config, supplied: Supplied = NOTHING_SUPPLIED) -> Polic
     policy = supplied.model if isinstance(supplied.model, Policy) else build_model(config, supplied)
     log.info("tokens never sampled (model.excluded_tokens): %s", ", ".join(never_sampled(policy)) or "none")
     if isinstance(policy, CausalPolicy):
-        policy.prompting = build_prompting(config, policy)
+        policy.prompting = build_prompting(config, policy, supplied)
     constraint = build_constraint(config, policy, supplied)
     policy.constraint = policy.constraint if constraint is None else constraint
     return policy

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 
 from steelyard import config as configs
+from steelyard.compose.supplied import NOTHING_SUPPLIED, Supplied, build_tools
 from steelyard.config import Config
 from steelyard.errors import PolicyError
 from steelyard.policies.base import Policy
 from steelyard.policies.causal import CausalPolicy
 from steelyard.policies.tokens.codec import Prompting
+from steelyard.policies.tokens.tool_format import find_format
 from steelyard.text import shown
 from steelyard.tracking.console import Screen
 from steelyard.types import Task
@@ -18,8 +21,16 @@ from steelyard.types import Task
 log = logging.getLogger("steelyard")
 
 
-def build_prompting(config: Config, policy: CausalPolicy) -> Prompting:
-    """Apply tasks.chat and tasks.system to this model. By default, the prompts of a domain are sent unchanged."""
+def build_prompting(config: Config, policy: CausalPolicy, supplied: Supplied = NOTHING_SUPPLIED) -> Prompting:
+    """Apply tasks.chat, tasks.system and the tools to this model. By default, the prompts of a domain are sent
+    unchanged.
+    """
+    found = _prompting(config, policy)
+    tools = build_tools(config, supplied)
+    return replace(found, tools=find_format(policy.tokenizer, [tool.schema for tool in tools])) if tools else found
+
+
+def _prompting(config: Config, policy: CausalPolicy) -> Prompting:
     tasks = config.tasks or configs.TasksConfig()
     has_template = policy.tokenizer.chat_template is not None
     wanted = [key for key, there in (("system", tasks.system), ("chat", tasks.chat == "always")) if there]

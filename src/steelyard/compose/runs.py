@@ -21,7 +21,7 @@ from steelyard.compose.policy import build_policy, never_sampled
 from steelyard.compose.precision import resolve_dtype
 from steelyard.compose.prompting import announce_prompting, describe_prompting
 from steelyard.compose.sampling import build_decoding, build_evaluation_decoding, build_sampler
-from steelyard.compose.supplied import NOTHING_SUPPLIED, Supplied, build_domain, with_domain
+from steelyard.compose.supplied import NOTHING_SUPPLIED, Supplied, build_domain, build_tools, with_domain
 from steelyard.compose.tasks import build_tasks, check_first_tasks, check_tasks
 from steelyard.compose.verifier_code import verifier_code
 from steelyard.compose.verifiers import build_pool, build_verifier
@@ -235,7 +235,7 @@ def start_run(config: Config, supplied: Supplied = NOTHING_SUPPLIED) -> Trainer:
 
 
 def check_inputs(config: Config, supplied: Supplied) -> RunTasks:
-    """Import the verifier and read the tasks.
+    """Import the verifier and the tools, and read the tasks.
 
     This happens before any model is downloaded, loaded or warm-started, so that a wrong path is reported within
     seconds.
@@ -244,6 +244,7 @@ def check_inputs(config: Config, supplied: Supplied) -> RunTasks:
     if supplied.verifier is None:
         for path in filter(None, (verify.verifier, *(entry.function for entry in verify.verifiers))):
             load_function(path)
+    build_tools(config, supplied)
     with stages("reading the tasks", shown=config.tracking.console):
         return build_tasks(config, supplied)
 

@@ -10,6 +10,7 @@ from steelyard.config import Config
 from steelyard.domains.base import Domain
 from steelyard.domains.registry import make_domain
 from steelyard.errors import ConfigError
+from steelyard.tools import Tool, load_tools
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,12 +23,23 @@ class Supplied:
     tasks: Any = None
     eval_tasks: Any = None
     verifier: Any = None
+    tools: Any = None
     constraint: Any = None
     files: Mapping[str, str] = field(default_factory=dict[str, str])
     """Files to store in the run folder, by name: supplied tasks that can be serialised."""
 
 
 NOTHING_SUPPLIED = Supplied()
+
+
+def build_tools(config: Config, supplied: Supplied = NOTHING_SUPPLIED) -> list[Tool]:
+    """Return the tools that the policy can call: supplied ones, or those named in the configuration."""
+    if supplied.tools is None and "tools" in config.run.supplied:
+        raise ConfigError(
+            f"{config.run.name} was started from Python with tools that the run folder cannot store: set "
+            "episode.tools = ['module:function'], or open the run with steelyard.open_run(…, tools=[…])"
+        )
+    return load_tools(config.episode.tools if supplied.tools is None else supplied.tools)
 
 
 def with_domain(config: Config, supplied: Supplied = NOTHING_SUPPLIED) -> Supplied:

@@ -10,13 +10,18 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 
-from steelyard.compose.supplied import Supplied, build_domain
+from steelyard.compose.supplied import Supplied, build_domain, build_tools
 from steelyard.config import Config
 from steelyard.verification import load_function
 
 
 def verifier_code(config: Config, supplied: Supplied) -> dict[str, str]:
-    """Hash the user's source files that determine rewards; return the hashes by module name."""
+    """Hash the user's source files that determine rewards, tools included; return the hashes by module name."""
+    tools = source_hashes(*(tool.function for tool in build_tools(config, supplied)))
+    return tools | _verifier_hashes(config, supplied)
+
+
+def _verifier_hashes(config: Config, supplied: Supplied) -> dict[str, str]:
     if supplied.verifier is not None:
         return source_hashes(supplied.verifier)
     if (domain := build_domain(config, supplied)) is not None:

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from steelyard import config as configs
-from steelyard.compose.environments import environment_verifier, inline, reject_environments
+from steelyard.compose.environments import environment_verifier, inline, reject_environments, with_tools
 from steelyard.compose.judge import with_judge
-from steelyard.compose.supplied import NOTHING_SUPPLIED, Supplied, with_domain
+from steelyard.compose.supplied import NOTHING_SUPPLIED, Supplied, build_tools, with_domain
 from steelyard.config import Config
 from steelyard.environments import EnvironmentVerifier
 from steelyard.errors import ConfigError, VerifierError
@@ -94,7 +94,9 @@ def _cache(config: Config, verifier: Verifier, cached: Callable[[], VerdictCache
 
 
 def runs_code(verifier: Verifier) -> bool:
-    """Whether the verifier's module imports the sandbox."""
+    """Whether the verifier's module imports the sandbox, or a tool may."""
+    if isinstance(verifier, EnvironmentVerifier):
+        return verifier.environment.keeps_processes
     if not isinstance(verifier, UserFunction):
         return False
     names: Mapping[str, object] = getattr(verifier.function, "__globals__", {})
@@ -113,7 +115,7 @@ def _engine(config: Config, verifier: Verifier) -> Pool:
         "limits": WorkerLimits(**{name: value or None for name, value in verify.limits}),  # pyright: ignore[reportArgumentType]
         "recycling": Recycling(verify.recycle.items or None, verify.recycle.memory_mb or None),
         "blame": blame,
-        "keep_children": verify.keep_children,
+        "keep_children": verify.keep_children or _keeps_processes(verifier),
         "preload": verify.preload,
     }
     if verify.pool == "ray":
@@ -131,6 +133,10 @@ def _engine(config: Config, verifier: Verifier) -> Pool:
         return InlinePool(verifier, blame)
 
 
+def _keeps_processes(verifier: Verifier) -> bool:
+    return isinstance(verifier, EnvironmentVerifier) and verifier.environment.keeps_processes
+
+
 def reserved_cores(cluster: configs.ClusterConfig) -> list[float]:
     """Return the CPU cores that samplers and learners reserve on the cluster, one number per process."""
     samplers, learners = cluster.samplers, cluster.learners
@@ -139,7 +145,8 @@ def reserved_cores(cluster: configs.ClusterConfig) -> list[float]:
 
 
 def build_verifier(config: Config, supplied: Supplied = NOTHING_SUPPLIED) -> AnyVerifier:
-    return for_run(_verifier(config, with_domain(config, supplied)), config.run.steps)
+    verifier = for_run(_verifier(config, with_domain(config, supplied)), config.run.steps)
+    return with_tools(config, verifier, build_tools(config, supplied))
 
 
 def _verifier(config: Config, supplied: Supplied) -> AnyVerifier:

@@ -10,10 +10,13 @@ from steelyard.config.base import Section
 
 
 class ConstraintConfig(Section):
-    """The constraint applies to both sampling and training. Set exactly one of source, file and column."""
+    """The constraint applies to both sampling and training. Set exactly one of source, file and column; for kind =
+    tools, at most one.
+    """
 
-    kind: Literal["json_schema", "regex", "lark", "choices", "automaton"] = Field(
-        description="Kind of text grammar (requires the grammars extra), or automaton for your own class."
+    kind: Literal["json_schema", "regex", "lark", "choices", "automaton", "tools"] = Field(
+        description="Kind of text grammar (requires the grammars extra), automaton for your own class, or tools: a "
+        "call of one of the tools, or a final answer that matches source (any text if there is no source)."
     )
     source: str | dict[str, Any] | Annotated[tuple[str, ...], Strict(False)] | None = Field(
         default=None,

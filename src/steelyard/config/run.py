@@ -18,7 +18,7 @@ def _file_name(text: str) -> str:
 
 
 RunName = Annotated[str, AfterValidator(_file_name)]
-SuppliedPart = Literal["model", "domain", "tasks", "eval_tasks", "verifier", "constraint"]
+SuppliedPart = Literal["model", "domain", "tasks", "eval_tasks", "verifier", "constraint", "tools"]
 
 
 class RunConfig(Section):

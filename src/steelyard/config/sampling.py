@@ -14,6 +14,8 @@ from steelyard.types import CutRule
 
 ADVANTAGES = ("group_norm", "group_mean", "rloo", "batch_norm", "best_of_group", "pass_at_k", "max_at_k")
 """Names of the estimators in ``steelyard.algorithms.advantages``, which needs torch and cannot be imported here."""
+TOOLS = ("calculator", "python")
+"""Names of the tools in ``steelyard.tools``, which cannot be imported here."""
 _PLAIN = CutRule()
 
 
@@ -106,7 +108,7 @@ class SamplingConfig(Section):
 
 
 class EpisodeConfig(Section):
-    """Limits of an episode: a sample of several turns, between which an environment replies."""
+    """An episode: a sample of several turns, between which an environment or a tool replies."""
 
     max_turns: int = Field(default=8, description="Maximum turns of the policy in an episode.", ge=1)
     max_tokens: int | None = Field(
@@ -121,6 +123,20 @@ class EpisodeConfig(Section):
         "depend on the time that replies take, so that resumed runs are identical bit for bit (local sampler). "
         "arrival: as soon as its reply arrives.",
     )
+    tools: tuple[str, ...] = Field(
+        default=(),
+        strict=False,
+        description=f"Tools that the policy can call: {', '.join(TOOLS)}, or your own as module:function.",
+    )
+
+    @field_validator("tools")
+    @classmethod
+    def _known_tools(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        for name in names:
+            if name not in TOOLS and not is_import_path(name):
+                choices = f"{name!r} must be one of {', '.join(TOOLS)}, or your own as module:function"
+                raise ValueError(choices + did_you_mean(name, TOOLS))
+        return names
 
 
 class LengthPenaltyConfig(Section):

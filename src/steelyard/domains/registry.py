@@ -18,6 +18,7 @@ from steelyard.text import shown
 
 GROUP = "steelyard.domains"
 BUILT_IN = {
+    "arithmetic": "steelyard.domains.arithmetic:Arithmetic",
     "bricks": "steelyard.domains.bricks.domain:Bricks",
     "bricks-repair": "steelyard.domains.bricks.repair:BricksRepair",
     "guess": "steelyard.domains.guess:Guess",

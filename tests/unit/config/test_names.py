@@ -12,8 +12,9 @@ from steelyard.algorithms.schedules import ScheduleKind
 from steelyard.algorithms.shaping import Truncation
 from steelyard.algorithms.surrogates import SURROGATES
 from steelyard.config import CreditConfig, KlConfig, LossConfig, OptimiserConfig, ScheduleConfig
-from steelyard.config.sampling import ADVANTAGES
+from steelyard.config.sampling import ADVANTAGES, TOOLS
 from steelyard.defaults import SMALLEST_K
+from steelyard.tools import INCLUDED
 
 
 def choices(section: type[Any], key: str) -> set[str]:
@@ -23,6 +24,10 @@ def choices(section: type[Any], key: str) -> set[str]:
 def test_estimators() -> None:
     assert set(ADVANTAGES) == set(ESTIMATORS) | set(SUBSET_ESTIMATORS)
     assert set(SMALLEST_K) == set(SUBSET_ESTIMATORS)
+
+
+def test_tools() -> None:
+    assert set(TOOLS) == set(INCLUDED)
 
 
 def test_surrogates_aggregations_and_kl() -> None:

@@ -32,6 +32,7 @@ RULES: tuple[Callable[[Sections], Iterator[Problem]], ...] = (
     inputs.prompting,
     inputs.verifier_source,
     inputs.verifier_entries,
+    inputs.tools,
     constraint.source,
     constraint.options,
     engines.settings,

@@ -23,7 +23,9 @@ def source(config: Sections) -> Iterator[Problem]:
     if "constraint" in config.run.supplied:
         yield Problem("constraint", None, "a constraint was also passed from Python; remove one of them")
     given = [name for name in ("source", "file", "column") if getattr(constraint, name) is not None]
-    if len(given) != 1:
+    if constraint.kind == "tools" and not (config.episode.tools or "tools" in config.run.supplied):
+        yield Problem("constraint.kind", constraint.kind, "there are no tools to call; set episode.tools")
+    if len(given) > 1 or not (given or constraint.kind == "tools"):
         reason = f"needs exactly one of source, file and column; it has {' and '.join(given) or 'none'}"
         yield Problem("constraint", None, reason)
     if constraint.source is not None:

@@ -202,6 +202,14 @@ def verifier_source(config: Sections) -> Iterator[Problem]:
         yield Problem("verify.verifier", verify.verifier, "a verifier was also passed from Python; remove one of them")
 
 
+def tools(config: Sections) -> Iterator[Problem]:
+    named, supplied = list(config.episode.tools), "tools" in config.run.supplied
+    if named and supplied:
+        yield Problem("episode.tools", named, "tools were also passed from Python; remove one of them")
+    if config.model.kind == "masked" and (named or supplied):
+        yield Problem("episode.tools", named, "a masked model fills in holes and calls no tools; remove them")
+
+
 def verifier_entries(config: Sections) -> Iterator[Problem]:
     for index, entry in enumerate(config.verify.verifiers):
         key = f"verify.verifiers.{index}"

@@ -62,11 +62,11 @@ def unbounded_text(kind: Kind, source: Any) -> str:
     if kind == "regex":
         return regex_text(source, None)
     if kind == "choices":
-        return "start: CHOICE\nCHOICE: " + " | ".join(map(_lark_string, source))
+        return "start: CHOICE\nCHOICE: " + " | ".join(map(lark_string, source))
     return source
 
 
-def _lark_string(text: str) -> str:
+def lark_string(text: str) -> str:
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 

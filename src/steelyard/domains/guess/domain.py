@@ -35,7 +35,7 @@ from steelyard.domains.guess.picture import draw_game
 from steelyard.drawing import Scene
 from steelyard.errors import ConfigError, DataError, Invalid
 from steelyard.special_tokens import SPECIAL_TOKENS
-from steelyard.types import Task
+from steelyard.types import Message, Task
 
 SPLIT_OF_TENTH: dict[int, Split] = {0: "held_out", 1: "validation"}
 """Each of these splits gets one tenth of the ranges; the rest are used for training."""
@@ -103,6 +103,10 @@ class Guess(Domain):
 
     def describe(self, task: Task) -> str:
         return "find {hidden} between {low} and {high}".format(**task.spec)
+
+    def episode_text(self, turns: Sequence[Message]) -> str:
+        """Return all numbers that the policy asked for."""
+        return " ".join(turn["content"] for turn in turns if turn["role"] == "assistant")
 
     def draw(self, artifact: Artifact) -> Scene:
         """Draw one line per question: the numbers still possible, and the number asked."""

@@ -29,22 +29,31 @@ EXTRA_CHARACTERS = 1 << 20
 """A template may output up to four times the length of its messages plus this many characters."""
 
 
-def template_ids(tokenizer: Any, messages: Sequence[Mapping[str, str]], *, answer_next: bool) -> list[int]:
+def template_ids(
+    tokenizer: Any, messages: Sequence[Mapping[str, Any]], *, answer_next: bool, tools: Sequence[Any] = ()
+) -> list[int]:
     """Encode chat messages as ``tokenizer.apply_chat_template`` does; ``answer_next`` opens the assistant's turn."""
-    text = render_chat(tokenizer, messages, answer_next=answer_next)
+    text = render_chat(tokenizer, messages, answer_next=answer_next, tools=tools)
     return tokenizer(text, add_special_tokens=False)["input_ids"]
 
 
-def render_chat(tokenizer: Any, messages: Sequence[Mapping[str, str]], *, answer_next: bool) -> str:
-    """Return chat messages as the template writes them; ``answer_next`` opens the assistant's turn."""
+def render_chat(
+    tokenizer: Any, messages: Sequence[Mapping[str, Any]], *, answer_next: bool, tools: Sequence[Any] = ()
+) -> str:
+    """Return chat messages as the template writes them; ``answer_next`` opens the assistant's turn.
+
+    ``tools``: their schemas, for a template that lists tools.
+    """
     owner = tokenizer.name_or_path or "this model"
     plain = [dict(message) for message in messages]
     arguments = {
         **tokenizer.special_tokens_map,
         "conversations": [plain],
-        "chat_template": tokenizer.get_chat_template(),
+        "chat_template": tokenizer.get_chat_template(tools=list(tools) or None),
         "add_generation_prompt": answer_next,
     }
+    if tools:
+        arguments["tools"] = list(tools)
     limit = EXTRA_CHARACTERS + 4 * sum(len(text) for message in plain for text in message.values())
     answer = _renderer.render({"arguments": arguments, "max_characters": limit})
     if "limit" in answer:

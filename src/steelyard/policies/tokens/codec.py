@@ -10,6 +10,7 @@ import numpy as np
 
 from steelyard.errors import PolicyError
 from steelyard.policies.tokens.chat_template import render_chat, template_ids
+from steelyard.policies.tokens.tool_format import Schema, ToolFormat
 from steelyard.special_tokens import UNKNOWN
 from steelyard.text import shown
 from steelyard.types import Message, Prompt
@@ -23,6 +24,13 @@ class Prompting:
     """Whether a string prompt becomes a user message in the model's chat template."""
     system: str | None = None
     """System message at the start of every chat, if any."""
+    tools: ToolFormat | None = None
+    """The tools of the run, if any; prompts that are plain text do not list them."""
+
+    @property
+    def template_tools(self) -> Sequence[Schema]:
+        """The tools that the chat template lists."""
+        return self.tools.schemas if self.tools is not None and self.tools.native else ()
 
     def messages(self, prompt: Prompt) -> Sequence[Message] | None:
         """Return the chat messages for a prompt, or None if the prompt is used as plain text."""
@@ -30,14 +38,21 @@ class Prompting:
             if not self.chat:
                 return None
             prompt = ({"role": "user", "content": prompt},)
-        if self.system is None:
-            return prompt
+        messages = prompt if self.system is None else self._with_system(prompt, self.system)
+        return messages if self.tools is None else self.tools.prompt(messages)
+
+    def reply(self, messages: Sequence[Message]) -> Sequence[Message]:
+        """Return the messages of a reply in the roles that the chat template has."""
+        return messages if self.tools is None else self.tools.reply(messages)
+
+    @staticmethod
+    def _with_system(prompt: Sequence[Message], system: str) -> Sequence[Message]:
         if prompt[0]["role"] == "system":
             raise PolicyError(
                 f"the prompt starts with a system message ({shown(prompt[0]['content'])}), but tasks.system "
                 "sets one too; remove one of them"
             )
-        return ({"role": "system", "content": self.system}, *prompt)
+        return ({"role": "system", "content": system}, *prompt)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +78,7 @@ class Codec:
                 "the prompt is a list of chat messages, but the tokenizer has no chat template; pass prompts as strings"
             )
         else:
-            ids = template_ids(self.tokenizer, messages, answer_next=True)
+            ids = template_ids(self.tokenizer, messages, answer_next=True, tools=self.prompting.template_tools)
         if not ids:
             first = self.tokenizer.bos_token_id
             if first is None:
@@ -73,7 +88,7 @@ class Codec:
 
     def render(self, messages: Sequence[Message], *, answer_next: bool) -> str:
         """Return chat messages as the model's template writes them; ``answer_next`` opens the assistant's turn."""
-        return render_chat(self.tokenizer, messages, answer_next=answer_next)
+        return render_chat(self.tokenizer, messages, answer_next=answer_next, tools=self.prompting.template_tools)
 
     def token_ids(self, text: str) -> tuple[int, ...]:
         """Return the tokens of a text within a sequence, without tokens for its start or end."""

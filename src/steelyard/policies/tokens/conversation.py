@@ -91,6 +91,7 @@ class Conversation:
         codec = self.conversations.codec
         if self.messages is None:
             return Continuation(codec.token_ids("".join(message["content"] for message in reply)))
+        reply = codec.prompting.reply(reply)
         self.messages += [{"role": "assistant", "content": written}, *reply]
         if self.conversations.appends:
             return Continuation(codec.token_ids(self.conversations.delta(reply).removeprefix(end)))

@@ -134,32 +134,43 @@ def run_command(
 ) -> RunResult:
     """Run a program like :func:`run_code`, without a shell. Raises an error if the program does not exist."""
     at = resolve_level(level)
-    opened = [Path(path).absolute() for path in readable]
-    program = _program_path(command, opened, at)
     folder = Path(tempfile.mkdtemp(prefix="steelyard-sandbox-"))
     try:
-        _prepare_folder(folder, stdin, files or {})
-        home = HOME if at == "bubblewrap" else folder / "scratch"
-        words = [program, *command[1:]]
-        request = Request(
-            command=bubblewrap_command(words, folder, opened) if at == "bubblewrap" else words,
-            environment={**_clean_environment(home, folder, at), **(environment or {})},
-            folder=str(folder),
-            working_folder=str(folder / "scratch"),
-            stdin=str(folder / "stdin"),
-            caller=os.getpid(),
-            drop_privileges=at == "floor",
-            seconds=limits.seconds,
-            cpu_seconds=limits.cpu_seconds,
-            memory=limits.memory,
-            file_size=limits.file_size,
-            processes=limits.processes + OWN_PROCESSES[at],
-            output=limits.output,
-        )
+        prepare_folder(folder, stdin, files or {})
+        request = request_for(command, folder, at, environment or {}, limits, readable)
         return _result(_supervised(request), at, limits)
     finally:
         if not supervisor.remove_folder(folder):
             log.warning("the scratch folder %s could not be removed", folder)
+
+
+def request_for(
+    command: Sequence[str],
+    folder: Path,
+    level: Level,
+    environment: Mapping[str, str],
+    limits: RunLimits,
+    readable: Sequence[str | Path] = (),
+) -> Request:
+    """Return what the supervisor needs to run a program in a prepared folder."""
+    opened = [Path(path).absolute() for path in readable]
+    words = [_program_path(command, opened, level), *command[1:]]
+    home = HOME if level == "bubblewrap" else folder / "scratch"
+    return Request(
+        command=bubblewrap_command(words, folder, opened) if level == "bubblewrap" else words,
+        environment={**_clean_environment(home, folder, level), **environment},
+        folder=str(folder),
+        working_folder=str(folder / "scratch"),
+        stdin=str(folder / "stdin"),
+        caller=os.getpid(),
+        drop_privileges=level == "floor",
+        seconds=limits.seconds,
+        cpu_seconds=limits.cpu_seconds,
+        memory=limits.memory,
+        file_size=limits.file_size,
+        processes=limits.processes + OWN_PROCESSES[level],
+        output=limits.output,
+    )
 
 
 def _program_path(command: Sequence[str], readable: Sequence[Path], level: Level) -> str:
@@ -179,11 +190,12 @@ def _program_path(command: Sequence[str], readable: Sequence[Path], level: Level
     return found
 
 
-def _prepare_folder(folder: Path, stdin: str, files: Mapping[str, str | bytes]) -> None:
-    """Create the folders of a run and write its files."""
+def prepare_folder(folder: Path, stdin: str | None, files: Mapping[str, str | bytes]) -> None:
+    """Create the folders of a run and write its files; ``stdin``: ``None`` if the caller creates it."""
     for name in ("scratch", "tmp", "shm"):
         (folder / name).mkdir()
-    (folder / "stdin").write_bytes(_encoded(stdin))
+    if stdin is not None:
+        (folder / "stdin").write_bytes(_encoded(stdin))
     for name, content in files.items():
         path = PurePosixPath(name)
         if path.is_absolute() or ".." in path.parts or not path.parts:

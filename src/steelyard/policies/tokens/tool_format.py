@@ -1,0 +1,110 @@
+"""How a model is shown its tools, writes a call and reads a result.
+
+If the chat template supports tools, it lists them, and results are messages with the role ``tool``. Whether it does is
+found out by rendering a conversation with a call. Otherwise the tools are listed in the system message, calls have the
+form that the message shows, and results are user messages.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from steelyard.errors import PolicyError
+from steelyard.policies.tokens.chat_template import render_chat
+from steelyard.tools.calls import CLOSE, OPEN, Call, read_calls
+from steelyard.types import Message
+
+Schema = Mapping[str, Any]
+
+LISTING = """You can call these tools:
+{tools}
+To call a tool, write only {open}{{"name": "NAME", "arguments": {{...}}}}{close}. You then get its result."""
+RESULT = "Result: {}"
+"""A result as a user message, for templates without tools."""
+_QUESTION: Message = {"role": "user", "content": "question"}
+_CALL = Call("probe_tool", {"number": 7})
+
+
+@dataclass(frozen=True, slots=True)
+class ToolFormat:
+    """The tools of a run as one model reads and writes them."""
+
+    schemas: tuple[Schema, ...]
+    native: bool = False
+    """Whether the chat template lists the tools and knows the role ``tool``."""
+    before: str = OPEN
+    """Text before the JSON of a call."""
+    after: str = CLOSE
+    arguments: str = "arguments"
+    """Key of a call's arguments."""
+
+    @property
+    def listed(self) -> str:
+        """The system message for a template that does not list tools."""
+        tools = "\n".join(json.dumps(_brief(schema["function"]), ensure_ascii=False) for schema in self.schemas)
+        return LISTING.format(tools=tools, open=self.before, close=self.after)
+
+    def prompt(self, messages: Sequence[Message]) -> Sequence[Message]:
+        """Add the list of tools to the system message, unless the template lists them; results may be examples."""
+        if self.native:
+            return messages
+        messages = [part for message in messages for part in self.reply([message])]
+        if messages[0]["role"] != "system":
+            return ({"role": "system", "content": self.listed}, *messages)
+        system = {"role": "system", "content": f"{messages[0]['content']}\n\n{self.listed}"}
+        return (system, *messages[1:])
+
+    def reply(self, messages: Sequence[Message]) -> Sequence[Message]:
+        """Turn results into one user message, unless the template has a role for them."""
+        results = [message for message in messages if message["role"] == "tool"]
+        if self.native or not results:
+            return messages
+        text = "\n".join(RESULT.format(result["content"]) for result in results)
+        return ({"role": "user", "content": text}, *(message for message in messages if message["role"] != "tool"))
+
+
+def _brief(schema: Any) -> Any:
+    """Leave out what a reader of the schema does not need, because every prompt carries it."""
+    if isinstance(schema, list | tuple):
+        return [_brief(part) for part in schema]
+    if not isinstance(schema, Mapping):
+        return schema
+    dropped = {"additionalProperties": bool, "pattern": str}
+    return {key: _brief(part) for key, part in schema.items() if not isinstance(part, dropped.get(key, ()))}
+
+
+def find_format(tokenizer: Any, schemas: Sequence[Schema]) -> ToolFormat:
+    """Return the template's own format if it can be used, else the text format."""
+    plain = ToolFormat(tuple(schemas))
+    if tokenizer.chat_template is None:
+        return plain
+    try:
+        return _native_format(tokenizer, plain) or plain
+    except PolicyError:  # the template rejects one of the conversations
+        return plain
+
+
+def _native_format(tokenizer: Any, plain: ToolFormat) -> ToolFormat | None:
+    def render(*messages: Mapping[str, Any], answer_next: bool = True) -> str:
+        return render_chat(tokenizer, messages, answer_next=answer_next, tools=plain.schemas)
+
+    opened = render(_QUESTION)
+    if not all(json.dumps(schema["function"]["name"]) in opened for schema in plain.schemas):
+        return None
+    function = {"name": _CALL.name, "arguments": _CALL.arguments}
+    calls = [{"type": "function", "function": function}]
+    called = render(_QUESTION, {"role": "assistant", "content": "", "tool_calls": calls}, answer_next=False)
+    end = render(_QUESTION, {"role": "assistant", "content": "answer"}, answer_next=False).partition("answer")[2]
+    form = r'(.*?)\{"name": ?"probe_tool", ?"(arguments|parameters)": ?\{"number": ?7\}\}(.*)'
+    match = re.fullmatch(form, called.removeprefix(opened), re.DOTALL)
+    if match is None or not called.startswith(opened) or not match[3].endswith(end):
+        return None
+    before = match[1][match[1].find(OPEN) :] if OPEN in match[1] else match[1]  # without a block of reasoning
+    found = ToolFormat(plain.schemas, True, before, match[3].removesuffix(end), match[2])
+    written = found.before + json.dumps({"name": _CALL.name, found.arguments: _CALL.arguments}) + found.after
+    replied = render(_QUESTION, {"role": "assistant", "content": written}, {"role": "tool", "content": "result 42"})
+    return found if read_calls(written) == [_CALL] and written in replied and "result 42" in replied else None
