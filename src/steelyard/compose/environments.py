@@ -5,19 +5,21 @@ from __future__ import annotations
 from steelyard.compose.tasks import positions
 from steelyard.config import Config
 from steelyard.environments import Environment, EnvironmentVerifier
-from steelyard.errors import ConfigError
-from steelyard.import_paths import is_import_path
+from steelyard.errors import ConfigError, VerifierError
+from steelyard.import_paths import is_import_path, load_user_object
 from steelyard.policies.base import Policy
 from steelyard.policies.causal import CausalPolicy
 from steelyard.policies.tokens.conversation import Conversations, require_replies
 from steelyard.sampling.base import EpisodeSampler, Sampler
 from steelyard.training.episodes import EpisodeLimits, Episodes
-from steelyard.verification import AnyVerifier, Pool, load_function
+from steelyard.verification import AnyVerifier, Pool
 
 
 def environment_of(candidate: object) -> Environment | None:
     """Return the environment that an object, a class or an import path stands for; ``None`` if it is no environment."""
-    found = load_function(candidate) if isinstance(candidate, str) and is_import_path(candidate) else candidate
+    found = candidate
+    if isinstance(candidate, str) and is_import_path(candidate):
+        found = load_user_object(candidate, raises=VerifierError)
     if isinstance(found, type) and issubclass(found, Environment):
         return found()
     return found if isinstance(found, Environment) else None
