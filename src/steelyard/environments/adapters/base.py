@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 import random
 from abc import abstractmethod
-from types import ModuleType, TracebackType
-from typing import Any, ClassVar, Self
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any, Self
 
 import numpy as np
 
@@ -22,23 +23,21 @@ SEED = "seed"
 class AdaptedEnvironment(SessionEnvironment):
     """An environment of another package. Workers import the package before they get an episode."""
 
-    package: ClassVar[str]
-    """The module to import."""
-    extra: ClassVar[str]
-    """The extra of Steelyard that installs it."""
-
-    def load_package(self) -> ModuleType:
-        """Import the package; if it is missing, the error names the extra."""
-        try:
-            return importlib.import_module(self.package)
-        except ModuleNotFoundError as error:
-            if error.name is not None and self.package.partition(".")[0] == error.name.partition(".")[0]:
-                raise MissingExtraError(type(self).__name__, self.extra) from error
-            raise
+    def load_package(self) -> Any:
+        """Import and return what the environment needs."""
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
+        vars(self).update(state)
         self.load_package()  # here, because the time limit of a reply does not include the import
+
+
+@contextmanager
+def optional(feature: str, extra: str) -> Iterator[None]:
+    """Name the extra if the package that is imported within ``with`` is missing."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(feature, extra) from error
 
 
 class SeededEnvironment(AdaptedEnvironment):

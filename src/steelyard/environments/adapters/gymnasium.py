@@ -17,6 +17,7 @@ from typing import Any
 from steelyard.environments.adapters.base import (
     PrivateRandom,
     SeededEnvironment,
+    optional,
     require_same_start,
     task_seed,
     with_observation,
@@ -33,8 +34,6 @@ _COLOURED = re.compile(r"\x1b\[[0-9;]+m(.*?)\x1b\[0m", re.DOTALL)
 
 class GymnasiumEnvironment(SeededEnvironment):
     """A Gymnasium environment by its id, or by a function that builds it."""
-
-    package, extra = "gymnasium", "gymnasium"
 
     def __init__(
         self,
@@ -64,6 +63,11 @@ class GymnasiumEnvironment(SeededEnvironment):
         )
         named = f"{self.menu} Write one per turn." if self.menu else ""
         self.instructions = named if instructions is None else instructions
+
+    def load_package(self) -> Any:
+        with optional(self.title, "gymnasium"):
+            import gymnasium
+        return gymnasium
 
     @property
     def title(self) -> str:

@@ -16,6 +16,7 @@ from typing import Any
 from steelyard.environments.adapters.base import (
     PrivateRandom,
     SeededEnvironment,
+    optional,
     require_same_start,
     task_seed,
     with_observation,
@@ -29,8 +30,6 @@ Opponent = Callable[[str], str]
 
 class TextArenaEnvironment(SeededEnvironment):
     """A TextArena game by its id."""
-
-    package, extra = "textarena", "textarena"
 
     def __init__(
         self,
@@ -58,6 +57,11 @@ class TextArenaEnvironment(SeededEnvironment):
             )
         if not 0 <= seat < self.players:
             raise ConfigError(f"{game}: seat = {seat} must be between 0 and {self.players - 1}, one per player")
+
+    def load_package(self) -> Any:
+        with optional(self.title, "textarena"):
+            import textarena
+        return textarena
 
     @property
     def title(self) -> str:

@@ -21,11 +21,9 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-from collections.abc import Callable, Sequence
-from types import ModuleType
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from steelyard import types
 from steelyard.environments.adapters.base import (
     SEED,
     PrivateRandom,
@@ -67,10 +65,6 @@ class TRLEnvironment(SeededEnvironment):
         if kind is not None and not self.reward_funcs and not hasattr(kind, "get_reward"):
             raise ConfigError(f"{self.title} has no get_reward; define it, or pass reward_funcs=")
 
-    def load_package(self) -> ModuleType:
-        """Nothing to import: only the user's class is needed."""
-        return types
-
     @property
     def title(self) -> str:
         return getattr(self.factory, "__name__", type(self.factory).__name__)
@@ -92,12 +86,7 @@ class TRLEnvironment(SeededEnvironment):
         """Build an instance and reset it; the start belongs to the task."""
         with PrivateRandom(_seed(task)):
             instance = self.factory()
-            columns = columns_of(task)
-            parameters = parameters_of(instance.reset) or {}
-            open_ended = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters.values())
-            if SEED not in parameters and not open_ended:
-                columns.pop(SEED, None)
-            observation = call(instance.reset, **columns)
+            observation = call(instance.reset, **_accepted(instance.reset, columns_of(task)))
         if observation is not None and not isinstance(observation, str):
             raise TypeError(f"{self.title}.reset returned {type(observation).__name__}; return a text or None")
         return instance, observation
@@ -157,10 +146,7 @@ class _TRLSession(Session):
         columns = columns_of(self.task)
         offered = {name: [value] for name, value in columns.items() if name != PROMPT}
         offered |= {"prompts": [columns[PROMPT]], "completions": [self.completion], "environments": [self.instance]}
-        parameters = parameters_of(function) or {}
-        if not any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters.values()):
-            offered = {name: value for name, value in offered.items() if name in parameters}
-        return as_scores(call(function, **offered), 1)[0]
+        return as_scores(call(function, **_accepted(function, offered)), 1)[0]
 
 
 def tools_of(instance: Any) -> dict[str, Callable[..., Any]]:
@@ -172,6 +158,14 @@ def tools_of(instance: Any) -> dict[str, Callable[..., Any]]:
 def columns_of(task: Task) -> dict[str, Any]:
     """Return the row of the dataset from which the task was made."""
     return {PROMPT: _plain(task.prompt), **task.spec}
+
+
+def _accepted(function: Callable[..., Any], offered: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments that the function has parameters for."""
+    parameters = parameters_of(function) or {}
+    if any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters.values()):
+        return dict(offered)
+    return {name: value for name, value in offered.items() if name in parameters}
 
 
 def _plain(prompt: Prompt) -> object:

@@ -12,14 +12,12 @@ where it would ask a model, and the episode waits there for the next turn of the
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from steelyard.environments.adapters.base import AdaptedEnvironment, PrivateRandom
+from steelyard.environments.adapters.base import AdaptedEnvironment, PrivateRandom, optional
 from steelyard.environments.adapters.calls import with_tools
 from steelyard.environments.base import Answer, Session
 from steelyard.environments.running import NotReproducibleError
-from steelyard.errors import MissingExtraError
 from steelyard.types import FinishReason, Message, Prompt, Task, Verdict
 
 if TYPE_CHECKING:
@@ -38,7 +36,6 @@ class VerifiersEnvironment(AdaptedEnvironment):
     task that runs in the worker, unless its ``harness`` is set, and the ``subprocess`` runtime, unless that is set.
     """
 
-    package, extra = "verifiers.v1", "verifiers"
     keeps_processes = True  # tool servers
 
     def __init__(self, taskset: str | Mapping[str, Any], **environment: Any) -> None:
@@ -53,13 +50,9 @@ class VerifiersEnvironment(AdaptedEnvironment):
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_engine": None}
 
-    def load_package(self) -> ModuleType:
-        try:
+    def load_package(self) -> Any:
+        with optional(self.name, "verifiers"):
             from steelyard.environments.adapters import verifiers_policy
-        except ModuleNotFoundError as error:
-            if error.name is not None and error.name.startswith("steelyard"):
-                raise
-            raise MissingExtraError(type(self).__name__, self.extra) from error
         return verifiers_policy
 
     def tasks(self, count: int, *, first: int = 0) -> list[Task]:
@@ -82,10 +75,10 @@ class VerifiersEnvironment(AdaptedEnvironment):
         return _VerifiersSession(self, played, seed)
 
     def _begin(self, task: Task) -> tuple[Played, Asked]:
-        if self._engine is None:
-            self._engine = self.load_package().Engine(self.config)
+        engine = self._engine or self.load_package().Engine(self.config)
+        self._engine = engine
         with PrivateRandom(START_SEED):
-            played = self._engine.play(task.spec[DATA])
+            played = engine.play(task.spec[DATA])
             asked = played.advance()
         if asked is None:
             raise RuntimeError(f"task {task.id}: the episode ended before the policy was asked: {played.outcome}")

@@ -17,14 +17,14 @@ from itertools import islice
 from typing import Any
 
 import httpx
-import verifiers.v1 as vf
-from verifiers.v1.configs.agent import agent_config_fields
-from verifiers.v1.dialects import Dialect
-from verifiers.v1.dialects.chat import ChatDialect, message_to_wire
-from verifiers.v1.errors import model_error
-from verifiers.v1.harnesses.utils.mcp import call_mcp, connect_mcp
-from verifiers.v1.interception import InterceptionServer
-from verifiers.v1.types import content_text
+import verifiers.v1 as vf  # pyright: ignore[reportMissingImports]
+from verifiers.v1.configs.agent import agent_config_fields  # pyright: ignore[reportMissingImports]
+from verifiers.v1.dialects import Dialect  # pyright: ignore[reportMissingImports]
+from verifiers.v1.dialects.chat import ChatDialect, message_to_wire  # pyright: ignore[reportMissingImports]
+from verifiers.v1.errors import model_error  # pyright: ignore[reportMissingImports]
+from verifiers.v1.harnesses.utils.mcp import call_mcp, connect_mcp  # pyright: ignore[reportMissingImports]
+from verifiers.v1.interception import InterceptionServer  # pyright: ignore[reportMissingImports]
+from verifiers.v1.types import content_text  # pyright: ignore[reportMissingImports]
 
 from steelyard.environments.adapters.calls import Call, InvalidCall, read_calls
 from steelyard.errors import ConfigError

@@ -38,6 +38,7 @@ def walk(task: Task, turns: list[str]) -> str:
     return "up" if len(turns) < 8 else "down"
 
 
+@pytest.mark.slow
 def test_a_rendered_environment_is_played_and_replayed_after_lost_workers() -> None:
     lake = GymnasiumEnvironment("FrozenLake-v1", actions=MOVES)
     episodes = play_with_kills(lake, lake.tasks(1), walk)

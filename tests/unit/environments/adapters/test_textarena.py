@@ -32,6 +32,7 @@ def first_move(task: Task, turns: list[str]) -> str:
     return re.findall(r"'(\[\d\])'", shown.rpartition("Available Moves")[2])[0]
 
 
+@pytest.mark.slow
 def test_a_game_is_played_and_replayed_after_lost_workers() -> None:
     game = TextArenaEnvironment("GuessTheNumber-v0", instructions="Play well.")
     episodes = play_with_kills(game, game.tasks(3), bisect)
@@ -45,6 +46,7 @@ def test_a_game_is_played_and_replayed_after_lost_workers() -> None:
         assert verdict == Verdict.scored(1.0, success=True)
 
 
+@pytest.mark.slow
 def test_an_opponent_plays_the_other_seat_with_the_seed_of_the_sample() -> None:
     game = TextArenaEnvironment("TicTacToe-v0", opponent=any_move, seat=1)
     tasks = game.tasks(2)

@@ -68,6 +68,7 @@ def three_guesses(task: Task, turns: list[str]) -> str:
 ROW = Task("row", "Find the number.", {"highest": 50})
 
 
+@pytest.mark.slow
 def test_an_environment_is_played_and_replayed_after_lost_workers() -> None:
     ((prompt, *replies, verdict),) = play_with_kills(TRLEnvironment(Guess), [ROW], three_guesses)
     assert prompt.endswith("Find the number. The number is at most 50.")
