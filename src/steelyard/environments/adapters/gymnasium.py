@@ -42,6 +42,7 @@ class GymnasiumEnvironment(SeededEnvironment):
         actions: Actions | None = None,
         observe: Observe | None = None,
         instructions: str | None = None,
+        reject_invalid: bool = False,
         **options: Any,
     ) -> None:
         """Adapt ``gymnasium.make(environment, **options)``, or ``environment(**options)``.
@@ -53,9 +54,11 @@ class GymnasiumEnvironment(SeededEnvironment):
         ``observe``: a function from observation and info to text. By default an observation must be a text, or the
         environment must be able to render itself as one (``render_mode="ansi"``); coloured characters get brackets.
 
-        ``instructions``: what every prompt starts with; by default the list of actions.
+        ``instructions``: what every prompt starts with; by default the list of actions. ``reject_invalid``: a text that
+        is not an action ends the episode as rejected; by default the reply says so, and the policy may try again.
         """
         self.environment, self.observe, self.options = environment, observe, options
+        self.reject_invalid = reject_invalid
         self.actions: Mapping[str, Any] | Callable[[str], Any] | None = (
             actions
             if actions is None or callable(actions)
@@ -150,7 +153,7 @@ class _GymnasiumSession(Session):
         try:
             action = self.environment.action_of(self.game, text)
         except ValueError as error:
-            return str(error)
+            return Verdict.rejected(str(error)) if self.environment.reject_invalid else str(error)
         with self.random:
             observation, reward, terminated, truncated, info = self.game.step(action)
             self.earned += float(reward)

@@ -11,6 +11,7 @@ where it would ask a model, and the episode waits there for the next turn of the
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -75,14 +76,19 @@ class VerifiersEnvironment(AdaptedEnvironment):
         return _VerifiersSession(self, played, seed)
 
     def _begin(self, task: Task) -> tuple[Played, Asked]:
-        engine = self._engine or self.load_package().Engine(self.config)
-        self._engine = engine
+        engine = self._engine or self._start_engine()
         with PrivateRandom(START_SEED):
             played = engine.play(task.spec[DATA])
             asked = played.advance()
         if asked is None:
             raise RuntimeError(f"task {task.id}: the episode ended before the policy was asked: {played.outcome}")
         return played, asked
+
+    def _start_engine(self) -> Engine:
+        engine: Engine = self.load_package().Engine(self.config)
+        weakref.finalize(self, engine.close)
+        self._engine = engine
+        return engine
 
 
 class _VerifiersSession(Session):

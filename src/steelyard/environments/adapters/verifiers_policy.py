@@ -151,6 +151,12 @@ class Engine:
             raise ConfigError(f"{self.environment.config.env_id}: interception must be of type 'server'")
         server.clients[POLICY.model_dump_json()] = self.client
 
+    def close(self) -> None:
+        """Stop the servers and the event loop."""
+        self.loop.run_until_complete(self._serving.__aexit__(None, None, None))
+        self.loop.run_until_complete(self.loop.shutdown_default_executor())
+        self.loop.close()
+
     def play(self, data: Mapping[str, Any]) -> Played:
         """Start an episode of the task with this data."""
         taskset = self.environment.taskset
@@ -168,6 +174,7 @@ class Played:
         self._known = 0
         self._calls = 0
         self._stopped: str | None = None
+        self._fault = ""
         self._asked: asyncio.Future[Asked] = engine.loop.create_future()
         self._answer: asyncio.Future[tuple[str, bool]] = engine.loop.create_future()
         running = engine.environment.run_episode(task, engine.context, on_trace=self._traced)
@@ -177,6 +184,8 @@ class Played:
         """Run until the policy is asked; return ``None`` if the episode ended."""
         waiting = asyncio.wait({self._asked, self._episode}, return_when=asyncio.FIRST_COMPLETED)
         self.engine.loop.run_until_complete(waiting)
+        if self._fault:
+            raise RuntimeError(self._fault)
         if self._episode.done() or not self._asked.done():
             return None
         asked = self._asked.result()
@@ -220,17 +229,23 @@ class Played:
     async def ask(self, seat: str, request: vf.Request) -> tuple[str, bool]:
         """Wait for the policy's turn."""
         if self._seat not in (None, seat):
-            raise model_error("two seats ask the policy; set the model and client of the other one", status_code=400)
+            await self._fail("two seats ask the policy, which plays one; set the model and client of the others")
         if self._stopped is not None:
             self._trace().stop(self._stopped)
             raise model_error(f"the episode reached a limit: {self._stopped}", status_code=400)
         self._seat = seat
         fresh = request.messages[self._known :]
         if self._known and (not fresh or fresh[0].role != "assistant"):
-            raise model_error("the environment rewrote the conversation, which is not supported", status_code=400)
+            await self._fail("the environment rewrote the conversation; the turns of an episode must stay as they are")
         self._asked.set_result(Asked(_messages(fresh[1:] if self._known else fresh), _schemas(request.tools)))
         self._known = len(request.messages)
         return await self._answer
+
+    async def _fail(self, reason: str) -> None:
+        """Report the reason to the session, and wait until it closes the episode."""
+        self._fault = reason
+        self._asked.cancel()
+        await asyncio.Event().wait()
 
     def completion(self, text: str, *, cut: bool) -> dict[str, Any]:
         """Return a turn as a chat completion."""

@@ -74,6 +74,9 @@ def test_a_text_that_is_not_an_action_is_answered_with_the_actions() -> None:
     numbers = GymnasiumEnvironment("CliffWalking-v1")
     _, reply, _ = play_inline(numbers, numbers.tasks(1)[0], lambda *_: "7", max_turns=1)
     assert "Discrete(4)" in reply.messages[0]["content"]
+    strict = GymnasiumEnvironment("CliffWalking-v1", actions={"up": 0}, reject_invalid=True)
+    _, verdict = play_inline(strict, strict.tasks(1)[0], lambda *_: "jump")
+    assert (verdict.status, "'jump'" in verdict.reason) == ("rejected", True)
 
 
 def test_texts_as_observations_and_actions_need_no_functions() -> None:
