@@ -11,7 +11,6 @@ where it would ask a model, and the episode waits there for the next turn of the
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -75,20 +74,21 @@ class VerifiersEnvironment(AdaptedEnvironment):
             )
         return _VerifiersSession(self, played, seed)
 
+    def close(self) -> None:
+        """Stop the servers of this process; of interest only if episodes ran here and not in workers."""
+        if self._engine is not None:
+            self._engine.close()
+            self._engine = None
+
     def _begin(self, task: Task) -> tuple[Played, Asked]:
-        engine = self._engine or self._start_engine()
+        engine = self._engine or self.load_package().Engine(self.config)
+        self._engine = engine
         with PrivateRandom(START_SEED):
             played = engine.play(task.spec[DATA])
             asked = played.advance()
         if asked is None:
             raise RuntimeError(f"task {task.id}: the episode ended before the policy was asked: {played.outcome}")
         return played, asked
-
-    def _start_engine(self) -> Engine:
-        engine: Engine = self.load_package().Engine(self.config)
-        weakref.finalize(self, engine.close)
-        self._engine = engine
-        return engine
 
 
 class _VerifiersSession(Session):

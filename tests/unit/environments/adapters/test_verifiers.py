@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,6 +15,7 @@ from tests.scripted_episodes import play_inline, play_with_kills
 
 pytest.importorskip("verifiers.v1", reason="needs the extra verifiers")
 
+Adapt = Callable[..., VerifiersEnvironment]
 TASKSETS = str(Path(__file__).parent / "tasksets")
 
 
@@ -20,6 +23,20 @@ TASKSETS = str(Path(__file__).parent / "tasksets")
 def _importable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(TASKSETS)
     monkeypatch.setenv("PYTHONPATH", TASKSETS)
+
+
+@pytest.fixture
+def adapt() -> Iterator[Adapt]:
+    """Build environments that are closed at the end."""
+    built: list[VerifiersEnvironment] = []
+
+    def build(taskset: str, **options: Any) -> VerifiersEnvironment:
+        built.append(VerifiersEnvironment(taskset, **options))
+        return built[-1]
+
+    yield build
+    for environment in built:
+        environment.close()
 
 
 def bisect(task: Task, turns: list[str]) -> str:
@@ -30,8 +47,8 @@ def bisect(task: Task, turns: list[str]) -> str:
 
 
 @pytest.mark.slow
-def test_a_game_is_played_and_replayed_after_lost_workers() -> None:
-    hunt = VerifiersEnvironment("steelyard-hunt")
+def test_a_game_is_played_and_replayed_after_lost_workers(adapt: Adapt) -> None:
+    hunt = adapt("steelyard-hunt")
     ((prompt, *replies, verdict),) = play_with_kills(hunt, hunt.tasks(1, first=1), bisect)
     assert prompt == "Find the number from 0 to 31."
     assert [reply.messages[0]["content"].split()[0] for reply in replies] == ["lower"]
@@ -39,33 +56,33 @@ def test_a_game_is_played_and_replayed_after_lost_workers() -> None:
 
 
 @pytest.mark.parametrize(("text", "reward", "success"), [("It is 4", 2.0, True), ("five", 0.0, False)])
-def test_rewards_and_metrics_of_the_task_are_the_verdict(text: str, reward: float, success: bool) -> None:
-    sums = VerifiersEnvironment("steelyard-sums")
+def test_rewards_and_metrics_of_the_task_are_the_verdict(text: str, reward: float, success: bool, adapt: Adapt) -> None:
+    sums = adapt("steelyard-sums")
     prompt, verdict = play_inline(sums, sums.tasks(1, first=2)[0], lambda *_: text)
     assert prompt == ({"role": "system", "content": "Be brief."}, {"role": "user", "content": "What is 2 + 2?"})
     words = float(len(text.split()))
     assert verdict == Verdict.scored(reward, success=success, parts={"right": reward, "words": words})
 
 
-def test_a_failure_of_the_environment_is_unscored() -> None:
-    sums = VerifiersEnvironment("steelyard-sums")
+def test_a_failure_of_the_environment_is_unscored(adapt: Adapt) -> None:
+    sums = adapt("steelyard-sums")
     _, verdict = play_inline(sums, sums.tasks(1)[0], lambda *_: "crash")
     assert verdict.cause == Cause.EXCEPTION
     assert "no words" in verdict.reason
 
 
-def test_an_episode_at_a_limit_is_scored_as_it_is() -> None:
-    hunt = VerifiersEnvironment("steelyard-hunt")
+def test_an_episode_at_a_limit_is_scored_as_it_is(adapt: Adapt) -> None:
+    hunt = adapt("steelyard-hunt")
     (task,) = hunt.tasks(1, first=3)
     *_, verdict = play_inline(hunt, task, lambda *_: "0", max_turns=2)
     assert verdict == Verdict.scored(-2.0, parts={"turns": -2.0})
-    limited = VerifiersEnvironment("steelyard-hunt", player={"max_turns": 3})
+    limited = adapt("steelyard-hunt", player={"max_turns": 3})
     _, *replies, verdict = play_inline(limited, task, lambda *_: "0")
     assert (len(replies), verdict.reward) == (2, -3.0)
 
 
-def test_the_policy_plays_one_seat() -> None:
-    hunt = VerifiersEnvironment("steelyard-hunt", ask_helper=True)
+def test_the_policy_plays_one_seat(adapt: Adapt) -> None:
+    hunt = adapt("steelyard-hunt", ask_helper=True)
     _, verdict = play_inline(hunt, hunt.tasks(1)[0], lambda *_: "5")
     assert verdict.cause == Cause.EXCEPTION
     assert "two seats" in verdict.reason
@@ -73,8 +90,8 @@ def test_the_policy_plays_one_seat() -> None:
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:The 'initial' parameter:DeprecationWarning")  # in verifiers
-def test_tools_are_listed_called_and_answered() -> None:
-    shop = VerifiersEnvironment("steelyard-shop")
+def test_tools_are_listed_called_and_answered(adapt: Adapt) -> None:
+    shop = adapt("steelyard-shop")
 
     def script(task: Task, turns: list[str]) -> str:
         calls = [
