@@ -9,8 +9,8 @@ from steelyard.compose.tasks import positions
 from steelyard.config import Config
 from steelyard.environments import Environment, EnvironmentVerifier, as_environment
 from steelyard.environments.base import name_of
-from steelyard.errors import ConfigError
-from steelyard.import_paths import is_import_path
+from steelyard.errors import ConfigError, VerifierError
+from steelyard.import_paths import is_import_path, load_user_object
 from steelyard.policies.base import Policy
 from steelyard.policies.causal import CausalPolicy
 from steelyard.policies.tokens.conversation import Conversations, require_replies
@@ -18,12 +18,14 @@ from steelyard.sampling.base import EpisodeSampler, Sampler
 from steelyard.sampling.local import LocalSampler
 from steelyard.tools import Tool, tool_environment
 from steelyard.training.episodes import EpisodeLimits, Episodes
-from steelyard.verification import AnyVerifier, Pool, Verifier, load_function
+from steelyard.verification import AnyVerifier, Pool, Verifier
 
 
 def environment_of(candidate: object) -> Environment | None:
     """Return the environment that an object, a class or an import path stands for; ``None`` for anything else."""
-    found = load_function(candidate) if isinstance(candidate, str) and is_import_path(candidate) else candidate
+    found = candidate
+    if isinstance(candidate, str) and is_import_path(candidate):
+        found = load_user_object(candidate, raises=VerifierError)
     if isinstance(found, Mapping):
         reject_environments(list(cast("Mapping[str, object]", found).values()))
     elif isinstance(found, list | tuple):

