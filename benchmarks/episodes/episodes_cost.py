@@ -26,7 +26,7 @@ from steelyard.types import Reply, Task
 WORDS = tuple(f"w{number}" for number in range(200))
 TURNS, WRITTEN, REPLIED, PROMPT = 8, 16, 16, 16
 """(a) Turns, and words per turn, per reply and per prompt; a turn has an end token as well."""
-DELAYED_TURNS, SHORTEST, LONGEST = 4, 4, 40
+DELAYED_TURNS, SHORTEST, LONGEST = 8, 4, 40
 """(b) Turns, and the range of their lengths in words."""
 DELAY = 0.2
 COST_BAR, DELAY_BAR, CHAIN_BAR = 1.2, 1.25, 3.0
@@ -45,8 +45,8 @@ class Size:
     repetitions: int
 
 
-FULL = Size(width=512, episodes=32, delayed=192, max_rows=96, workers=32, repetitions=5)
-QUICK = Size(width=256, episodes=8, delayed=48, max_rows=32, workers=16, repetitions=2)
+FULL = Size(width=512, episodes=32, delayed=80, max_rows=64, workers=32, repetitions=5)
+QUICK = Size(width=256, episodes=8, delayed=20, max_rows=16, workers=8, repetitions=2)
 
 
 class Exactly(Automaton[int]):
@@ -87,13 +87,14 @@ def measure(quick: bool, progress: Progress) -> Result:
     size = QUICK if quick else FULL
     bar = progress.add_task("8 turns", total=2 * size.repetitions)
     details: list[dict[str, Cell]] = []
-    for _ in range(size.repetitions):
-        details.append(_cost(size))
-        progress.advance(bar)
-    progress.update(bar, description="replies of 200 ms")
-    for _ in range(size.repetitions):
-        details.append(_delay(size))
-        progress.advance(bar)
+    for part, pool, rows in (("8 turns", "inline", _cost_tasks), ("200 ms replies", "processes", _delay_tasks)):
+        progress.update(bar, description=part)
+        tasks, reference = rows(size)
+        with _built(size, pool) as trainer:
+            _played(trainer, reference[: size.workers], step=1)  # starts the workers
+            for _ in range(size.repetitions):
+                details.append(_row(part, _played(trainer, tasks), _played(trainer, reference)))
+                progress.advance(bar)
     cost = [row for row in details if row["part"] == "8 turns"]
     delay = [row for row in details if row["part"] == "200 ms replies"]
     extra = max(abs(float(row["tokens run"]) - float(row["tokens run, reference"])) for row in cost)
@@ -116,65 +117,49 @@ def _chains(rows: Sequence[Mapping[str, Cell]]) -> list[float]:
     return [float(row["reference s"]) / (DELAYED_TURNS * DELAY) for row in rows]
 
 
-def _cost(size: Size) -> dict[str, Cell]:
-    """Compare episodes with single turns whose prompt holds all replies."""
-    sampled = TURNS * (WRITTEN + 1)
-    context = PROMPT + (TURNS - 1) * REPLIED
-    episodes = [_task(number, PROMPT, [WRITTEN] * TURNS, REPLIED, 0.0) for number in range(size.episodes)]
-    single = [_task(number, context, [sampled - 1], 0, 0.0) for number in range(size.episodes)]
-    seconds, tokens = _played(size, episodes, pool="inline")
-    reference, reference_tokens = _played(size, single, pool="inline")
-    return _row("8 turns", seconds, reference, tokens, reference_tokens)
+def _cost_tasks(size: Size) -> tuple[list[Task], list[Task]]:
+    """Return episodes, and single turns whose prompt holds all replies."""
+    sampled, context = TURNS * (WRITTEN + 1), PROMPT + (TURNS - 1) * REPLIED
+    episodes = [_task(number, PROMPT, [WRITTEN] * TURNS, REPLIED) for number in range(size.episodes)]
+    return episodes, [_task(number, context, [sampled - 1], 0) for number in range(size.episodes)]
 
 
-def _delay(size: Size) -> dict[str, Cell]:
-    """Compare slow with immediate replies, both from the same number of workers."""
+def _delay_tasks(size: Size) -> tuple[list[Task], list[Task]]:
+    """Return the same episodes with slow and with immediate replies."""
     rng = np.random.default_rng(0)
-    lengths = rng.integers(SHORTEST, LONGEST + 1, (size.delayed, DELAYED_TURNS)).tolist()
-    slow, fast = (
-        [_task(number, PROMPT, own, REPLIED, delay) for number, own in enumerate(lengths)] for delay in (DELAY, 0.0)
-    )
-    seconds, tokens = _played(size, slow, pool="processes")
-    reference, reference_tokens = _played(size, fast, pool="processes")
-    return _row("200 ms replies", seconds, reference, tokens, reference_tokens)
+    lengths = list(enumerate(rng.integers(SHORTEST, LONGEST + 1, (size.delayed, DELAYED_TURNS)).tolist()))
+    slow = [_task(number, PROMPT, own, REPLIED, DELAY) for number, own in lengths]
+    return slow, [_task(number, PROMPT, own, REPLIED) for number, own in lengths]
 
 
-def _row(part: str, seconds: float, reference: float, tokens: int, reference_tokens: int) -> dict[str, Cell]:
+def _task(number: int, prompt: int, lengths: Sequence[int], replied: int, seconds: float = 0.0) -> Task:
+    words = [WORDS[(7 * number + place) % len(WORDS)] for place in range(prompt)]
+    spec = {"lengths": list(lengths), "length": lengths[0], "replied": replied, "seconds": seconds}
+    return Task(str(number), " ".join(words), spec)
+
+
+def _row(part: str, measured: tuple[float, int], reference: tuple[float, int]) -> dict[str, Cell]:
     return {
         "part": part,
-        "seconds": seconds,
-        "reference s": reference,
-        "ratio": seconds / reference,
-        "tokens run": tokens,
-        "tokens run, reference": reference_tokens,
+        "seconds": measured[0],
+        "reference s": reference[0],
+        "ratio": measured[0] / reference[0],
+        "tokens run": measured[1],
+        "tokens run, reference": reference[1],
     }
 
 
-def _task(number: int, prompt: int, lengths: Sequence[int], replied: int, seconds: float) -> dict[str, Any]:
-    words = [WORDS[(7 * number + place) % len(WORDS)] for place in range(prompt)]
-    spec = {"lengths": list(lengths), "length": lengths[0], "replied": replied, "seconds": seconds}
-    return {"id": str(number), "prompt": " ".join(words), **spec}
-
-
-def _played(size: Size, rows: Sequence[dict[str, Any]], *, pool: str) -> tuple[float, int]:
+def _played(trainer: Any, tasks: Sequence[Task], step: int = 0) -> tuple[float, int]:
     """Play one episode per task; return the seconds and the tokens that went through the model."""
     from steelyard.training.phases import requests_for, sample
 
-    trainer = _trainer(size, rows, pool)
-    try:
-        parts = trainer.parts
-        tasks = parts.source.draw(0, len(rows))
-        warm_up = requests_for(tasks[: size.workers], 1, 1)
-        sample(parts.sampler, warm_up, parts.decoding)  # starts the workers
-        with _counted(trainer.policy) as tokens:
-            started = time.perf_counter()
-            episodes = sample(parts.sampler, requests_for(tasks, 0, 1), parts.decoding)
-            seconds = time.perf_counter() - started
-        if any(one.finish != "stop" for one in episodes):
-            raise RuntimeError("some episodes reached a limit, so the two sides do not do the same work")
-        return seconds, sum(tokens)
-    finally:
-        trainer.close()
+    with _counted(trainer.policy) as tokens:
+        started = time.perf_counter()
+        episodes = sample(trainer.parts.sampler, requests_for(list(tasks), step, 1), trainer.parts.decoding)
+        seconds = time.perf_counter() - started
+    if any(one.finish != "stop" for one in episodes):
+        raise RuntimeError("some episodes reached a limit, so the two sides do not do the same work")
+    return seconds, sum(tokens)
 
 
 @contextmanager
@@ -192,7 +177,9 @@ def _counted(policy: Any) -> Iterator[list[int]]:
         handle.remove()
 
 
-def _trainer(size: Size, rows: Sequence[dict[str, Any]], pool: str) -> Any:
+@contextmanager
+def _built(size: Size, pool: str) -> Iterator[Any]:
+    """Build a trainer; only its sampler and pool are used."""
     from steelyard import config as configs
     from steelyard.compose import Supplied, build_trainer
 
@@ -200,14 +187,15 @@ def _trainer(size: Size, rows: Sequence[dict[str, Any]], pool: str) -> Any:
     tables: dict[str, Any] = {
         "run": {"folder": tempfile.gettempdir(), "supplied": ["tasks", "verifier"]},
         "model": {"scratch": shape, "device": "cpu"},
-        "sampling": {
-            "tasks_per_step": len(rows),
-            "max_new_tokens": TURNS * (WRITTEN + 1),
-            "max_rows": max(size.max_rows, size.episodes),
-        },
+        "sampling": {"tasks_per_step": 1, "max_new_tokens": TURNS * (WRITTEN + 1), "max_rows": size.max_rows},
         "constraint": {"kind": "automaton", "source": "benchmarks.episodes.episodes_cost:Exactly"},
         "episode": {"max_turns": TURNS},
         "verify": {"pool": pool, **({} if pool == "inline" else {"workers": size.workers})},
         "tracking": {"console": False},
     }
-    return build_trainer(configs.build(tables, source="episodes-cost"), Supplied(tasks=list(rows), verifier=Pages()))
+    row = {"prompt": WORDS[0], "length": 1, "lengths": [1], "replied": 0, "seconds": 0.0}
+    trainer = build_trainer(configs.build(tables, source="episodes-cost"), Supplied(tasks=[row], verifier=Pages()))
+    try:
+        yield trainer
+    finally:
+        trainer.close()

@@ -45,7 +45,7 @@ def reject_environments(parts: Sequence[object]) -> None:
 
 
 def environment_verifier(config: Config, candidate: object) -> EnvironmentVerifier | None:
-    """Return a verifier that runs the environment given as ``candidate``; ``None`` if it is no environment."""
+    """Return a verifier that runs the environment given as ``candidate``; ``None`` for anything else."""
     environment = environment_of(candidate)
     return None if environment is None else _run_by(config, environment)
 
