@@ -92,7 +92,7 @@ class Codec:
 
     def token_ids(self, text: str) -> tuple[int, ...]:
         """Return the tokens of a text within a sequence, without tokens for its start or end."""
-        return tuple(self.tokenizer.encode(text, add_special_tokens=False))
+        return tuple(self._ids(text, what="a reply", add_special_tokens=False))
 
     def decode(self, ids: Sequence[int] | np.ndarray) -> str:
         """Return the text of a completion with all sampled tokens, special ones included (tool calls, reasoning
@@ -101,14 +101,14 @@ class Codec:
         """
         return self.tokenizer.decode([int(token) for token in ids if token not in self.end_ids])
 
-    def _ids(self, text: str) -> list[int]:
+    def _ids(self, text: str, *, what: str = "the prompt", add_special_tokens: bool = True) -> list[int]:
         try:
-            return self.tokenizer.encode(text)
+            return self.tokenizer.encode(text, add_special_tokens=add_special_tokens)
         except Exception as error:  # tokenizers with a closed vocabulary raise a plain Exception
             unknown = [word for word in text.split() if word not in self.tokenizer.get_vocab()]
             if UNKNOWN not in str(error) or not unknown:
                 raise
             raise PolicyError(
-                f"the prompt {shown(text)} has words outside the model's closed vocabulary: {' '.join(unknown[:8])}; "
-                "add them to model.scratch.vocabulary, or remove them from the prompt"
+                f"{what} {shown(text)} has words outside the model's closed vocabulary: {' '.join(unknown[:8])}; "
+                f"add them to model.scratch.vocabulary, or remove them from {what}"
             ) from None

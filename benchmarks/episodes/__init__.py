@@ -1,0 +1,1 @@
+"""Episodes of several turns: exactness, cost, faults and learning."""
