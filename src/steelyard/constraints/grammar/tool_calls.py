@@ -45,7 +45,7 @@ class ToolCallGrammar:
         """Return the grammar of a turn in the engine's Lark dialect."""
         final = self.final(task) if callable(self.final) else self.final
         if final is not None and not isinstance(final, str):
-            raise ConstraintError(f"the final answer must match a regular expression, not {final!r}")
+            raise ConstraintError(f"task {task.id}: the final answer must match a regular expression, not {final!r}")
         calls = [f"%json {json.dumps({**bounds.json_schema.check(call), 'x-guidance': SPACED})}" for call in self.calls]
         opened, closed = (lark_string(text) if text else "" for text in (self.before, self.after))
         rules = [f"call_{number}: {opened} {call} {closed}" for number, call in enumerate(calls)]
