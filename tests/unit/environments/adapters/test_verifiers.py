@@ -13,7 +13,7 @@ from steelyard.types import Task, Verdict
 from steelyard.verification import Cause
 from tests.adapter_episodes import play_inline, play_with_kills
 
-pytest.importorskip("verifiers.v1", reason="needs the extra verifiers")
+pytest.importorskip("verifiers.v1", reason="needs the extra verifiers; .ci/run all tests it")
 
 Adapt = Callable[..., VerifiersEnvironment]
 TASKSETS = str(Path(__file__).parent / "tasksets")
