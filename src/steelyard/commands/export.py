@@ -145,7 +145,7 @@ def _run_of(arguments: argparse.Namespace, overrides: Sequence[str]) -> tuple[Pa
 def _grammar(config: Config) -> str | None:
     """Return the run's constraint as a grammar, if the same grammar applies to every task."""
     table = config.constraint
-    if table is None or table.kind == "automaton" or table.column is not None:
+    if table is None or table.kind in ("automaton", "tools") or table.column is not None:
         return None
     from steelyard.compose.constraint import grammar_source
     from steelyard.constraints.grammar.sources import parsed, unbounded_text

@@ -81,7 +81,7 @@ class Tool:
             about = Field(description=self._about[name]) if name in self._about else Field()
             typed = Annotated[self.hints[name], about]
             fields[name] = typed if parameter.default is inspect.Parameter.empty else NotRequired[typed]
-        table = TypedDict("Arguments", fields)  # pyright: ignore[reportArgumentType]
+        table = TypedDict("Arguments", fields)  # pyright: ignore[reportArgumentType, reportGeneralTypeIssues]
         table.__pydantic_config__ = ConfigDict(extra="forbid")  # pyright: ignore[reportAttributeAccessIssue]
         try:
             return TypeAdapter(table)

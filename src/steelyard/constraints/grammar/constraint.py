@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from steelyard.constraints import bounds
 from steelyard.constraints.base import count
@@ -100,7 +100,7 @@ class GrammarConstraint:
         self._warned: set[str] = set()
         self._fixed = None if callable(source) else self._compiled(source)
 
-    def __reduce__(self) -> tuple[partial[Self], tuple[Kind, Source, TokenTable]]:
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
         """Pickle the source: the receiver compiles it again and rebuilds its :class:`TokenTable`."""
         settings = {"canonical_tokens": self.canonical_tokens, "max_tokens": self.max_tokens}
         build = partial(type(self), end_id=self.table.end_id, vocabulary=self.vocabulary, **settings)

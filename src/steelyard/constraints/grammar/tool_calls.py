@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, Self
+from typing import Any
 
 from steelyard.constraints import bounds
 from steelyard.constraints.grammar.constraint import GrammarConstraint
@@ -68,7 +67,7 @@ class ToolCallConstraint(GrammarConstraint):
     def __init__(self, source: str | ToolCallGrammar, tokenizer: object, **settings: Any) -> None:
         super().__init__("lark", source, tokenizer, **settings)
 
-    def __reduce__(self) -> tuple[partial[Self], tuple[Any, ...]]:
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
         build, (_, source, table) = super().__reduce__()
         return build, (source, table)
 
