@@ -16,7 +16,7 @@ from steelyard.verification import AnyVerifier, Pool
 
 
 def environment_of(candidate: object) -> Environment | None:
-    """Return the environment that an object, a class or an import path stands for; ``None`` if it is no environment."""
+    """Return the environment that an object, a class or an import path stands for; ``None`` if it is not an environment."""
     found = candidate
     if isinstance(candidate, str) and is_import_path(candidate):
         found = load_user_object(candidate, raises=VerifierError)
@@ -26,7 +26,7 @@ def environment_of(candidate: object) -> Environment | None:
 
 
 def environment_verifier(config: Config, candidate: object) -> EnvironmentVerifier | None:
-    """Return a verifier that runs the environment given as ``candidate``; ``None`` if it is no environment."""
+    """Return a verifier that runs the environment given as ``candidate``; ``None`` if it is not an environment."""
     environment = environment_of(candidate)
     if environment is None:
         return None
