@@ -16,7 +16,7 @@ from steelyard.verification import AnyVerifier, Pool
 
 
 def environment_of(candidate: object) -> Environment | None:
-    """Return the environment that an object, a class or an import path stands for; ``None`` if it is not an environment."""
+    """Return the environment that an object, a class or an import path stands for; ``None`` for other objects."""
     found = candidate
     if isinstance(candidate, str) and is_import_path(candidate):
         found = load_user_object(candidate, raises=VerifierError)
