@@ -187,3 +187,8 @@ def test_an_adapter_on_other_layers_is_rejected(tmp_path: Path) -> None:
     tiny_policy(lora=Lora(4, 8, ("q_proj",))).save_pretrained(tmp_path)
     with pytest.raises(CheckpointError, match="does not match the model"):
         tiny_policy(lora=Lora(4, 8)).load_weights(tmp_path)
+
+
+def test_a_reply_outside_the_closed_vocabulary_is_reported_with_its_words() -> None:
+    with pytest.raises(PolicyError, match=r"closed vocabulary: leap;.*model\.scratch\.vocabulary"):
+        tiny_policy().codec.token_ids("1 leap")

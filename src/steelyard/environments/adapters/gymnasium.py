@@ -92,7 +92,7 @@ class GymnasiumEnvironment(SeededEnvironment):
         return _GymnasiumSession(self, game, seed)
 
     def action_of(self, game: Any, text: str) -> Any:
-        """Return the action that a turn names; raise ``ValueError`` if there is none."""
+        """Return the action that a turn names; raise ``ValueError`` for any other text."""
         written = text.strip()
         if callable(self.actions):
             return self.actions(text)
