@@ -17,7 +17,7 @@ from steelyard.verification import AnyVerifier, Pool, Verifier, load_function
 
 
 def environment_of(candidate: object) -> Environment | None:
-    """Return the environment that an object, a class or an import path stands for; ``None`` if it is no environment."""
+    """Return the environment that an object, a class or an import path stands for, or ``None`` for anything else."""
     found = load_function(candidate) if isinstance(candidate, str) and is_import_path(candidate) else candidate
     if isinstance(found, type) and issubclass(found, Environment):
         return found()
@@ -25,7 +25,7 @@ def environment_of(candidate: object) -> Environment | None:
 
 
 def environment_verifier(config: Config, candidate: object) -> EnvironmentVerifier | None:
-    """Return a verifier that runs the environment given as ``candidate``; ``None`` if it is no environment."""
+    """Return a verifier that runs the environment given as ``candidate``, or ``None`` for anything else."""
     environment = environment_of(candidate)
     if environment is None:
         return None

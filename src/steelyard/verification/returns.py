@@ -105,7 +105,7 @@ def read_verdict(data: object, text: str) -> Verdict:
 
 
 def checked_reply(raw: object) -> Reply:
-    """Convert a reply, a text or chat messages to a reply of plain data. Raises :class:`BadReturn` if it is none."""
+    """Convert a reply, a text or messages to a reply of plain data. Raises :class:`BadReturn` for anything else."""
     if isinstance(raw, str):
         raw = Reply.text(raw)
     reply = raw if isinstance(raw, Reply) else Reply(tuple(cast("Sequence[Message]", raw)))
