@@ -22,8 +22,11 @@ def test_a_resumed_run_of_sessions_in_workers_equals_the_uninterrupted_one(tmp_p
     trainer.train()
     expected = outcome(trainer, tmp_path / "uninterrupted")
     config = config_of(tmp_path / "parts")
-    stop_after(started(config), 2)
+    first = started(config)
+    stop_after(first, 2)
     last = resumed(config)
     last.train()
     assert_same(expected, outcome(last, tmp_path / "parts"))
+    for each in (trainer, first, last):
+        each.parts.pool.close()
     assert (tmp_path / "turns").exists(), "episodes have later turns"

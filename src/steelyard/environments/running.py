@@ -62,7 +62,7 @@ class EnvironmentVerifier(Verifier):
                 return Verdict.continues(checked_reply(self.environment.start(task)))
             if isinstance(self.environment, SessionEnvironment):
                 answer = self._session_answer(self.environment, item, turns)
-            elif sample.finish == "stop":
+            elif not sample.truncated:
                 answer = _unwrapped(self.environment.reply(task, turns))
             else:
                 answer = _unwrapped(self.environment.cut_off(task, turns, sample.finish))
@@ -70,7 +70,7 @@ class EnvironmentVerifier(Verifier):
             return Verdict.unscored(Cause.NOT_REPRODUCIBLE, str(error))
         if not is_reply(answer):
             return verdict_of(answer, sample.text, floor=self.floor, success_at=self.environment.success_at)
-        if sample.finish != "stop":
+        if sample.truncated:
             raise BadReturn(f"{self.name}: cut_off returned a reply; it must return a verdict, a number or a bool")
         return Verdict.continues(checked_reply(answer))
 
@@ -84,7 +84,7 @@ class EnvironmentVerifier(Verifier):
             _close(self._sessions.popitem()[1].session)
 
     def _session_answer(self, environment: SessionEnvironment, item: Item, turns: Turns) -> Answer:
-        key, finish = item.sample.key, item.sample.finish
+        key, sample = item.sample.key, item.sample
         answered = turns if turns[-1]["role"] != "assistant" else turns[:-1]
         opened = self._sessions.pop(key, None)
         if opened is not None and opened.turns != answered:
@@ -95,7 +95,7 @@ class EnvironmentVerifier(Verifier):
         text = "" if answered is turns else turns[-1]["content"]
         try:
             session = opened.session
-            answer = _unwrapped(session.reply(text) if finish == "stop" else session.cut_off(text, finish))
+            answer = _unwrapped(session.cut_off(text, sample.finish) if sample.truncated else session.reply(text))
         except BaseException:
             _close(opened.session)
             raise

@@ -247,14 +247,14 @@ class _Episode:
         end, row = len(sample.token_ids), len(self.rows) - 1
         self.turns.append(Turn("assistant", sample.text, sample.prompt_length, end, row))
         self.finish = sample.finish
-        if sample.finish == "length" and len(sample.completion_ids) < self.decoding.max_new_tokens:
+        if sample.truncated and len(sample.completion_ids) < self.decoding.max_new_tokens:
             self.finish = "episode_length"
 
     def continue_with(self, reply: Reply, key: SampleKey) -> SampleRequest | None:
         """Add a reply and return the request for the next turn; None if the episode has reached a limit."""
         self.rewards.append(reply.reward or 0.0)
         last = self.last
-        end_ids = last.token_ids[-1:] if last.finish == "stop" else last.token_ids[:0]
+        end_ids = last.token_ids[:0] if last.truncated else last.token_ids[-1:]
         end = self.conversation.conversations.codec.tokenizer.decode(end_ids.tolist())
         continuation = self.conversation.reply(last.text, end, reply.messages)
         token_ids = self._add_reply(reply, continuation)
