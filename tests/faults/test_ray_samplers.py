@@ -148,12 +148,12 @@ def test_episodes_of_a_lost_replica_continue_elsewhere(sampler: RaySampler, poli
     """All replicas are killed while episodes wait for replies and others are being sampled."""
     sampler.publish(9)
     expected = play(LocalSampler(policy, seed=0, max_rows=64), requests_for_step(0, count=8), DECODING)
-    before = sampler.lost
+    before, processes = sampler.lost, sampler.processes()
 
     class Killing(Script):
         def reply(self, key: SampleKey, written: int) -> list[int] | None:
             if key == (0, 1, 0, 5) and written == 2:
-                for process in sampler.processes():
+                for process in processes:
                     os.kill(process, signal.SIGKILL)
             return super().reply(key, written)
 
