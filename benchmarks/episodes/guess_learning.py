@@ -1,8 +1,8 @@
 """Train the ``guess`` recipe, and play every number of every range that training never shows.
 
-A game is played greedily: each question is the policy's most likely legal number, so every hidden number gives exactly
-one game and the mean over all of them is exact. A question may name any number of the range. The random player of the
-comparison draws from the same numbers in every turn; its mean is computed, not sampled.
+The policy plays at the recipe's evaluation temperature, four games for each number. A question may name any number of
+the range. The random player of the comparison draws from the same numbers in every turn; its mean is computed, not
+sampled.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
@@ -21,10 +21,12 @@ from benchmarks.framework.result import Cell, Figure
 from benchmarks.framework.training_runs import load_recipe
 from steelyard.domains.guess.game import count_of, random_player
 from steelyard.training.evaluation import Evaluation
-from steelyard.types import CutRule, Task
+from steelyard.types import Task
 
 SEEDS = (0, 1, 2)
 MINUTES = 30.0
+GAMES = 4
+"""Games for each number of each held-out range."""
 TARGET = 1.05
 """Largest mean number of questions, relative to bisection."""
 QUICK: Mapping[str, Any] = {
@@ -133,17 +135,16 @@ def learn(seed: int, overrides: Mapping[str, Any], minutes: float, report_progre
                 report_progress(spent / 60, f"step {trainer.step}, {asked:.2f} questions")
             after = play(config, trainer, held_out)
             chance = fmean(random_player(count_of(task), config.episode.max_turns) for task in held_out)
-            return GuessRun(seed, len(held_out), chance, before, after, spent / 60, trainer.step)
+            return GuessRun(seed, GAMES * len(held_out), chance, before, after, spent / 60, trainer.step)
         finally:
             trainer.close()
 
 
 def play(config: Any, trainer: Any, tasks: list[Task]) -> Games:
-    """Play one greedy game for each task."""
+    """Play ``GAMES`` games for each task."""
     from steelyard.compose import build_evaluator
 
-    evaluator = build_evaluator(config, trainer.parts.sampler, trainer.parts.pool, tasks, samples=1)
-    evaluator.decoding = replace(evaluator.decoding, rule=CutRule(top_k=1))
+    evaluator = build_evaluator(config, trainer.parts.sampler, trainer.parts.pool, tasks, samples=GAMES)
     return games_of(evaluator.run())
 
 
