@@ -19,7 +19,7 @@ from steelyard.verification import AnyVerifier, Pool, load_function
 
 
 def environment_of(candidate: object) -> Environment | None:
-    """Return the environment that an object, a class or an import path stands for; ``None`` if it is no environment."""
+    """Return the environment that an object, a class or an import path stands for, or ``None``."""
     found = load_function(candidate) if isinstance(candidate, str) and is_import_path(candidate) else candidate
     if isinstance(found, type) and issubclass(found, Environment):
         return found()
@@ -27,7 +27,7 @@ def environment_of(candidate: object) -> Environment | None:
 
 
 def environment_verifier(config: Config, candidate: object) -> EnvironmentVerifier | None:
-    """Return a verifier that runs the environment given as ``candidate``; ``None`` if it is no environment."""
+    """Return a verifier that runs the environment given as ``candidate``, or ``None``."""
     environment = environment_of(candidate)
     return None if environment is None else _run_by(config, environment)
 

@@ -68,7 +68,7 @@ class ToolCallConstraint(GrammarConstraint):
     def __init__(self, source: str | ToolCallGrammar, tokenizer: object, **settings: Any) -> None:
         super().__init__("lark", source, tokenizer, **settings)
 
-    def __reduce__(self) -> tuple[partial[Self], tuple[Any, ...]]:
+    def __reduce__(self) -> tuple[partial[Self], tuple[Any, ...]]:  # pyright: ignore[reportIncompatibleMethodOverride]
         build, (_, source, table) = super().__reduce__()
         return build, (source, table)
 
