@@ -75,8 +75,8 @@ class Tool:
         for name, parameter in _parameters(self._called, self.name, skip_self=self.has_state).items():
             if name not in self.hints:
                 raise ConfigError(
-                    f"tool {self.name}: parameter {name!r} has no type; annotate it, as in `{name}: int`, so that the "
-                    "model can be told what to pass"
+                    f"tool {self.name}: parameter {name!r} has no type; annotate it, as in `{name}: int`, because the "
+                    "schema that the model reads needs it"
                 )
             about = Field(description=self._about[name]) if name in self._about else Field()
             typed = Annotated[self.hints[name], about]
@@ -84,7 +84,7 @@ class Tool:
         table = TypedDict("Arguments", fields)  # pyright: ignore[reportArgumentType, reportGeneralTypeIssues]
         table.__pydantic_config__ = ConfigDict(extra="forbid")  # pyright: ignore[reportAttributeAccessIssue]
         try:
-            return TypeAdapter(table)
+            return TypeAdapter(Arguments)
         except (PydanticSchemaGenerationError, PydanticUserError, TypeError) as error:
             raise ConfigError(
                 f"tool {self.name}: its parameters have no JSON schema ({str(error).partition(chr(10))[0]}); use types "
