@@ -84,7 +84,7 @@ class Tool:
         table = TypedDict("Arguments", fields)  # pyright: ignore[reportArgumentType, reportGeneralTypeIssues]
         table.__pydantic_config__ = ConfigDict(extra="forbid")  # pyright: ignore[reportAttributeAccessIssue]
         try:
-            return TypeAdapter(Arguments)
+            return TypeAdapter(table)
         except (PydanticSchemaGenerationError, PydanticUserError, TypeError) as error:
             raise ConfigError(
                 f"tool {self.name}: its parameters have no JSON schema ({str(error).partition(chr(10))[0]}); use types "
