@@ -16,7 +16,7 @@ from steelyard.tracking import read_metrics
 
 from .conftest import Call
 
-PAGE = Path(__file__).parents[2] / "docs/episodes.md"
+PAGE = Path(__file__).parents[3] / "docs/episodes.md"
 LINES_PER_ENVIRONMENT = 20
 DOMAIN = """
 from games import Guess

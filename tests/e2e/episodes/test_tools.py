@@ -23,7 +23,7 @@ from steelyard.tools import ToolEnvironment
 
 pytest.importorskip("llguidance")
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 CHARACTERS = [chr(code) for code in range(32, 127)]
 Digit = Annotated[int, Field(ge=0, le=9)]
 TINY: dict[str, Any] = {

@@ -18,7 +18,7 @@ from steelyard.training.phases import collect
 from steelyard.types import CutRule, Group, Reply, SampleKey, Task, Verdict
 from steelyard.verification import Cause, CircuitBreaker, InlinePool, Item, Pipeline, Pool
 from tests.tiny import tiny_policy
-from tests.unit.training.test_episodes import Turns
+from tests.unit.episodes.test_episodes import Turns
 
 RULE = CutRule(0.8, 0, 0.98)
 

@@ -15,7 +15,7 @@ from steelyard.training.ranks import Ranks
 from steelyard.training.sample_files import load_groups, save_groups
 from steelyard.types import CutRule, Group, Sample
 from tests.tiny import gradients_of, tiny_learner, tiny_policy, weights_of
-from tests.unit.training.test_episodes import play
+from tests.unit.episodes.test_episodes import play
 
 
 def forked() -> tuple[Any, list[Group]]:
