@@ -172,10 +172,10 @@ class _Play:
                     yield finished
 
     def _submit(self, episode: _Episode) -> None:
-        sample = episode.sample()
-        self.pool.submit([Item(episode.request.task, sample, episode.request.count)])
+        outline = episode.outline()
+        self.pool.submit([Item(episode.request.task, outline, episode.request.count)])
         if self.fixed_order:
-            self.waiting.append(sample.key)
+            self.waiting.append(outline.key)
 
     def _answers(self, *, idle: bool) -> Iterator[tuple[SampleKey, Verdict]]:
         """Yield the answers to continue with; ``idle``: the sampler has nothing else to do.
@@ -276,7 +276,7 @@ class _Episode:
         ids = np.asarray(continuation.ids, np.int32)
         if continuation.forks:
             self.rows.append([])
-        before = ids[:0] if continuation.forks else self.last_tokens()
+        before = ids[:0] if continuation.forks else self._last_written().token_ids
         start, end = len(before), len(before) + len(ids)
         for message in reply.messages:
             self.text += message["content"]
@@ -284,8 +284,9 @@ class _Episode:
             start = end
         return np.concatenate([before, ids])
 
-    def last_tokens(self) -> np.ndarray:
-        return next(row[-1].token_ids for row in reversed(self.rows) if row)
+    def _last_written(self) -> Sample:
+        """Return the last turn of the policy, also if a fork has started a new row since then."""
+        return next(row[-1] for row in reversed(self.rows) if row)
 
     def _budget(self, token_ids: np.ndarray) -> int:
         """Return how many tokens the next turn may have."""
@@ -295,8 +296,13 @@ class _Episode:
         room = math.inf if self.limits.max_row is None else self.limits.max_row - len(token_ids)
         return int(min(self.decoding.max_new_tokens, left, room))
 
+    def outline(self) -> Sample:
+        """Return what the environment needs of the episode: its turns, without tokens and decisions."""
+        key, turns = self._last_written().key, tuple(self.turns)
+        return Sample(key, np.zeros(0, np.int32), 0, self.text, self.finish, NO_DECISIONS, turns=turns)
+
     def sample(self) -> Sample:
-        """Return the episode so far as one sample."""
+        """Return the episode as one sample."""
         places = iter(self.starts)
         rows = [_row(row, [next(places) for _ in row]) for row in self.rows if row]
         last = rows[-1]
