@@ -31,9 +31,10 @@ from steelyard.environments.adapters.base import (
     require_same_start,
     with_observation,
 )
-from steelyard.environments.adapters.calls import Call, InvalidCall, read_calls, schema_of, with_tools
+from steelyard.environments.adapters.tool_prompts import schema_of, with_tools
 from steelyard.environments.base import Answer, Session
 from steelyard.errors import ConfigError
+from steelyard.tools.calls import Call, InvalidCall, read_calls
 from steelyard.types import FinishReason, Prompt, Reply, Task, Verdict
 from steelyard.verification.calling import call, parameters_of
 from steelyard.verification.returns import as_number, as_scores

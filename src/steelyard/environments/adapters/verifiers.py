@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from steelyard.environments.adapters.base import AdaptedEnvironment, PrivateRandom, optional
-from steelyard.environments.adapters.calls import with_tools
+from steelyard.environments.adapters.tool_prompts import with_tools
 from steelyard.environments.base import Answer, Session
 from steelyard.environments.running import NotReproducibleError
 from steelyard.types import FinishReason, Message, Prompt, Task, Verdict

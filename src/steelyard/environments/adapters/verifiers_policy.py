@@ -26,8 +26,8 @@ from verifiers.v1.harnesses.utils.mcp import call_mcp, connect_mcp  # pyright: i
 from verifiers.v1.interception import InterceptionServer  # pyright: ignore[reportMissingImports]
 from verifiers.v1.types import content_text  # pyright: ignore[reportMissingImports]
 
-from steelyard.environments.adapters.calls import Call, InvalidCall, read_calls
 from steelyard.errors import ConfigError
+from steelyard.tools.calls import Call, InvalidCall, read_calls
 from steelyard.types import Message
 
 __all__ = ["PolicyHarness"]

@@ -1,53 +1,17 @@
-"""Tool calls in text: how tools are listed in a prompt, and how calls are read from a turn.
-
-A call is ``<tool_call>{"name": ..., "arguments": {...}}</tool_call>``; a turn may hold several.
-"""
+"""Tools of other packages in a prompt: their schemas, and how the model is told to call them."""
 
 from __future__ import annotations
 
 import inspect
 import json
-import re
 import typing
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any
 
 from pydantic import ConfigDict, TypeAdapter, create_model
 
+from steelyard.tools.calls import CLOSE, OPEN
 from steelyard.types import Prompt
-
-OPEN, CLOSE = "<tool_call>", "</tool_call>"
-_MARKED = re.compile(f"{OPEN}(.*?)(?:{CLOSE}|$)", re.DOTALL)
-
-
-class Call(NamedTuple):
-    name: str
-    arguments: dict[str, Any]
-
-
-class InvalidCall(NamedTuple):
-    """A call that cannot be read."""
-
-    reason: str
-
-
-def read_calls(text: str) -> list[Call | InvalidCall]:
-    """Return the calls of a turn in order; an empty list means that the turn is a final answer."""
-    return [_read(match) for match in _MARKED.finditer(text)]
-
-
-def _read(match: re.Match[str]) -> Call | InvalidCall:
-    if not match[0].endswith(CLOSE):
-        return InvalidCall(f"the call does not end with {CLOSE}")
-    try:
-        content = json.loads(match[1])
-    except (ValueError, RecursionError) as error:
-        return InvalidCall(f"the call is not valid JSON: {error}")
-    table = cast("dict[str, Any]", content) if isinstance(content, dict) else {}
-    name, arguments = table.get("name"), table.get("arguments", {})
-    if not isinstance(name, str) or not isinstance(arguments, dict):
-        return InvalidCall('a call is an object with "name" and "arguments"')
-    return Call(name, cast("dict[str, Any]", arguments))
 
 
 def schema_of(function: Callable[..., Any]) -> dict[str, Any]:
