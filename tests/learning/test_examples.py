@@ -39,7 +39,7 @@ def _mean(values: Sequence[float]) -> float:
 
 @pytest.mark.parametrize(
     ("number", "name", "metric", "low", "high"),
-    [(0, "evens", "success", 0.1, 0.6), (1, "sums", "success", 0.15, 0.4)],
+    [(0, "evens", "success", 0.1, 0.6), (1, "sums", "success", 0.15, 0.4), (2, "prices", "success", 0.1, 0.7)],
 )
 def test_the_examples_in_the_readme_learn(number: int, name: str, metric: str, low: float, high: float) -> None:
     exec(compile("import steelyard\n" + blocks("python")[number], "README.md", "exec"), {"__name__": "__main__"})
@@ -49,7 +49,7 @@ def test_the_examples_in_the_readme_learn(number: int, name: str, metric: str, l
 
 
 def test_all_examples_in_the_readme_are_tested() -> None:
-    assert len(blocks("python")) == 2
+    assert len(blocks("python")) == 3
 
 
 def test_the_project_of_init_learns(folder: Path) -> None:
