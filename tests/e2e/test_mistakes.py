@@ -69,8 +69,8 @@ def test_a_mistake_is_reported_without_torch(words: list[str], message: str, env
         (["--version"], "steelyard "),
         (["init", "mine"], "wrote mine/"),
         (["train", "--help"], "--loss.kl.coefficient"),
-        (["render", "--help"], "domains: bricks, infill, sequences, theories"),
-        (["report", "--help"], "domains: bricks, infill, sequences, theories"),
+        (["render", "--help"], "domains: arithmetic, bricks, bricks-repair, guess, infill, sequences, theories"),
+        (["report", "--help"], "domains: arithmetic, bricks, bricks-repair, guess, infill, sequences, theories"),
         (["eval", "--help"], "--checkpoint"),
     ],
 )

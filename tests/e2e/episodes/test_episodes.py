@@ -14,7 +14,7 @@ import pytest
 
 from steelyard.tracking import read_metrics
 
-from .conftest import Call
+from tests.e2e.conftest import Call
 
 PAGE = Path(__file__).parents[3] / "docs/episodes.md"
 LINES_PER_ENVIRONMENT = 20

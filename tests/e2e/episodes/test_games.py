@@ -10,7 +10,7 @@ import pytest
 
 from steelyard.tracking import read_metrics
 
-from .conftest import Call
+from tests.e2e.conftest import Call
 
 TINY = (
     *("--model.scratch.width", "32", "--model.scratch.heads", "2", "--model.scratch.kv_heads", "2"),
