@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from steelyard.tracking import read_metrics
-
 from tests.e2e.conftest import Call
 
 PAGE = Path(__file__).parents[3] / "docs/episodes.md"

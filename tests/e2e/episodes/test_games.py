@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from steelyard.tracking import read_metrics
-
 from tests.e2e.conftest import Call
 
 TINY = (
