@@ -176,7 +176,7 @@ def write_run_info(folder: Path, about: Mapping[str, Any]) -> None:
 
 
 def read_run_info(folder: Path) -> dict[str, Any]:
-    """Read ``run.json``; return an empty dict if it is missing or damaged, since no run depends on it."""
+    """Read ``run.json``; return an empty dict if it is missing or corrupt, since no run depends on it."""
     path = folder / "run.json"
     try:
         found = json.loads(path.read_bytes()) if path.is_file() else {}

@@ -21,7 +21,7 @@ from steelyard.defaults import CLIP_RANGES, RATIO_CAP
 from steelyard.errors import ConfigError
 
 MAX_LOG_RATIO = 20.0
-"""Upper bound of log ratios. Without it ``exp`` can overflow, and 0 * inf is NaN in the gradient of a clipped loss."""
+"""Upper bound on log ratios. Without it ``exp`` can overflow, and 0 * inf is NaN in the gradient of a clipped loss."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,7 +45,7 @@ class SurrogateInput:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SurrogateOutput:
-    """The loss of each decision, and where it was clipped."""
+    """The loss of each decision, and whether it was clipped."""
 
     loss_N: Tensor
     clipped_N: Tensor

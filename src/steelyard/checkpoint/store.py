@@ -2,7 +2,7 @@
 
 A store contains one folder per checkpoint, such as ``step-00000120/``. Each holds the folders that its writers filled
 (``model/``, ...), one safetensors file per tensor tree (``optimiser.safetensors``), ``state.json`` and
-``manifest.json``. Names that start with a dot are work in progress. Killing the process at any time leaves every
+``manifest.json``. Folders whose names start with a dot are incomplete. Killing the process at any time leaves every
 finished checkpoint intact.
 
 Only one process may write to a store. Others may read it at the same time; reading never changes anything on disk.
@@ -127,7 +127,7 @@ class Store:
             self._move_into_place(temporary, step)
             self._prune()
         except (OSError, SafetensorError) as error:
-            shutil.rmtree(temporary, ignore_errors=True)  # it may be taking up the last free disk space
+            shutil.rmtree(temporary, ignore_errors=True)  # the incomplete folder may be using the last free disk space
             kept = ", ".join(map(str, self.steps())) or "none"
             raise CheckpointError(
                 f"the checkpoint for step {step} could not be written to {self.folder}: {error}. Free space there or "
@@ -267,7 +267,7 @@ def _name(step: int) -> str:
 def _checked(name: str) -> str:
     if not _NAME.fullmatch(name) or name in _RESERVED:
         raise CheckpointError(
-            f"{name!r} cannot name a part of a checkpoint; use letters, digits, - and _ (not state or manifest)"
+            f"a part of a checkpoint cannot be named {name!r}; use letters, digits, - and _ (not state or manifest)"
         )
     return name
 

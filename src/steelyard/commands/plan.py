@@ -45,7 +45,7 @@ from steelyard.trust import DOMAIN, load_recipe
 LARGE = 20_000
 """At or above this many samples per step, fewer steps are simulated."""
 HALF_NODE = "4xh100"
-"""Default layout: half a node learns while the other half samples."""
+"""Default layout: half of a node's GPUs learn while the other half sample."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

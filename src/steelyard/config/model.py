@@ -90,7 +90,7 @@ class ModelConfig(Section):
     )
     chunk_tokens: int | None = Field(
         default=None,
-        description="Number of decisions whose logits are held in memory at once. Default: chosen automatically.",
+        description="Number of decisions whose logits are held in memory at a time. Default: chosen automatically.",
         ge=1,
     )
     threads: int | None = Field(default=None, description="Number of torch threads. Default: torch's default.", ge=1)

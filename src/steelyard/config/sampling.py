@@ -1,4 +1,4 @@
-"""Configuration of sampling, of episodes and of credit: the advantage of each sample relative to its group."""
+"""Configuration of sampling, episodes and credit (the advantage of each sample relative to its group)."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ class SamplingConfig(Section):
 class EpisodeConfig(Section):
     """An episode: a sample of several turns, between which an environment or a tool replies."""
 
-    max_turns: int = Field(default=8, description="Maximum turns of the policy in an episode.", ge=1)
+    max_turns: int = Field(default=8, description="Maximum number of policy turns in an episode.", ge=1)
     max_tokens: int | None = Field(
         default=None,
         description="Maximum tokens of an episode after its prompt, replies included. Default: as many as the model "

@@ -41,7 +41,7 @@ class MixturePart(Section):
 
     @property
     def origins(self) -> list[str]:
-        """The keys set in this part that say where its tasks come from."""
+        """The keys set in this part that specify where its tasks come from."""
         return [key for key in ("file", "dataset", "prompts", "domain_split") if getattr(self, key) is not None]
 
 

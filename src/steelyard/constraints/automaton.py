@@ -303,7 +303,7 @@ class AutomatonWalk(Generic[State]):
             raise ConstraintError(f"{constraint.name}: {constraint.describe(token)} is not allowed after the end token")
         if token == constraint.end_id:
             if not constraint.automaton.may_end(self.state):
-                raise ConstraintError(f"{constraint.name}: the sample may not end yet, in state {self.state!r}")
+                raise ConstraintError(f"{constraint.name}: the end token is not allowed in state {self.state!r}")
             self.ended = True
             return
         state = constraint.step(self.state, token)
@@ -323,7 +323,7 @@ class AutomatonWalk(Generic[State]):
         return not self.ended and self.constraint.automaton.may_end(self.state)
 
     def shortest_end(self) -> int:
-        """Return 0 after the end token."""
+        """Return the minimum number of tokens to an end, or 0 after the end token."""
         return 0 if self.ended else self.constraint.automaton.shortest_end(self.state) + 1
 
     def copy(self) -> AutomatonWalk[State]:

@@ -110,7 +110,7 @@ def parse_prompt(value: object, where: str) -> Prompt:
     """Return a prompt string unchanged, or a list of chat messages as a tuple."""
     if isinstance(value, str):
         if not value:
-            raise DataError(f"{where}: the prompt is empty")
+            raise DataError(f"{where}: the prompt is empty; add text, or remove the task")
         return _encodable(value, where)
     if isinstance(value, Sequence) and not isinstance(value, bytes) and value:
         return tuple(_message(message, f"{where}, message {index}") for index, message in enumerate(value))

@@ -84,7 +84,7 @@ def precision(config: Sections) -> Iterator[Problem]:
         yield Problem("model.quantize", model.quantize, reason)
     if model.scratch is not None:
         yield Problem(
-            "model.quantize", model.quantize, "a model from scratch has no pretrained weights to freeze; remove it"
+            "model.quantize", model.quantize, "a model from scratch has no pretrained weights to freeze; remove the key"
         )
 
 
@@ -207,7 +207,7 @@ def tools(config: Sections) -> Iterator[Problem]:
     if named and supplied:
         yield Problem("episode.tools", named, "tools were also passed from Python; remove one of them")
     if config.model.kind == "masked" and (named or supplied):
-        yield Problem("episode.tools", named, "a masked model fills in holes and calls no tools; remove them")
+        yield Problem("episode.tools", named, "a masked model fills in holes and cannot call tools; remove them")
 
 
 def verifier_entries(config: Sections) -> Iterator[Problem]:

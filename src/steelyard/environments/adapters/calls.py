@@ -1,6 +1,6 @@
 """Tool calls in text: how tools are listed in a prompt, and how calls are read from a turn.
 
-A call is ``<tool_call>{"name": ..., "arguments": {...}}</tool_call>``; a turn may hold several.
+A call is ``<tool_call>{"name": ..., "arguments": {...}}</tool_call>``; a turn may contain several.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Call(NamedTuple):
 
 
 class InvalidCall(NamedTuple):
-    """A call that cannot be read."""
+    """A tool call that cannot be parsed."""
 
     reason: str
 
@@ -51,7 +51,7 @@ def _read(match: re.Match[str]) -> Call | InvalidCall:
 
 
 def schema_of(function: Callable[..., Any]) -> dict[str, Any]:
-    """Return a function as chat templates describe it; parameters without a type accept anything."""
+    """Describe a function in the format of chat templates; parameters without a type accept any value."""
     hints = typing.get_type_hints(function)
     fields: dict[str, Any] = {
         name: (hints.get(name, Any), ... if parameter.default is inspect.Parameter.empty else parameter.default)

@@ -1,11 +1,11 @@
-"""TextArena games: the policy plays one seat, and functions play the others.
+"""TextArena games: the policy plays in one seat, and functions play in the others.
 
 ::
 
     game = TextArenaEnvironment("GuessTheNumber-v0")
     steelyard.train(..., tasks=game.tasks(256), verifier=game, episode={"max_turns": 20})
 
-The reward is the game's own at its end: for most games 1 for a win and -1 for a loss.
+The reward is the one that the game returns at its end: in most games, 1 for a win and -1 for a loss.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Opponent = Callable[[str], str]
 
 
 class TextArenaEnvironment(SeededEnvironment):
-    """A TextArena game by its id."""
+    """A TextArena game, given by its id."""
 
     def __init__(
         self,
@@ -43,9 +43,9 @@ class TextArenaEnvironment(SeededEnvironment):
     ) -> None:
         """Adapt ``textarena.make(game, **options)``.
 
-        ``opponent``: a function from an observation to an action, such as a TextArena agent, which plays every other
-        seat. ``players``: the number of players, by default 1, or 2 with an opponent. ``seat``: that of the policy.
-        ``instructions``: what every prompt starts with, before the rules that the game states itself.
+        ``opponent``: a function from an observation to an action, such as a TextArena agent, which plays in every other
+        seat. ``players``: the number of players; by default 1, or 2 with an opponent. ``seat``: the policy's seat.
+        ``instructions``: the start of every prompt, before the game's own rules.
         """
         self.game, self.opponent, self.options = game, opponent, options
         self.players = players or (1 if opponent is None else 2)
@@ -76,15 +76,15 @@ class TextArenaEnvironment(SeededEnvironment):
         return _GameSession(self, game, seed)
 
     def begin(self, task: Task) -> tuple[Any, str]:
-        """Deal the game that belongs to the task's seed and play it up to the policy's first turn."""
+        """Set up the game for the task's seed and play it up to the policy's first turn."""
         seed = task_seed(task)
         textarena = self.load_package()
         with PrivateRandom(seed):
             game = textarena.make(self.game, **self.options)
             game.reset(num_players=self.players, seed=seed)
             if self.play_others(game):
-                raise ConfigError(f"{task.id}: the game ended before the first turn of seat {self.seat}")
-            return game, self.observation(game)
+                raise ConfigError(f"{task.id}: the game ended before the policy's first turn (seat {self.seat}); choose
+            another seat or game") return game, self.observation(game)
 
     def play_others(self, game: Any) -> bool:
         """Play until it is the policy's turn; return whether the game is over."""
@@ -94,7 +94,8 @@ class TextArenaEnvironment(SeededEnvironment):
         return bool(game.state.done)
 
     def observation(self, game: Any) -> str:
-        """Return what the policy has not seen yet. Its own actions are turns of the episode already."""
+        """Return the messages that the policy has not seen yet, without its own actions, which are turns of the
+        episode."""
         textarena, inner = self.load_package(), game
         while isinstance(inner, textarena.Wrapper):
             inner = inner.env  # the wrappers repeat the whole history
@@ -125,5 +126,5 @@ class _GameSession(Session):
         return float((rewards or {}).get(environment.seat, 0.0))
 
     def cut_off(self, text: str, limit: FinishReason) -> Answer:
-        """An unfinished game is neither won nor lost."""
+        """Return a reward of 0, because an unfinished game is neither won nor lost."""
         return Verdict.scored(0.0)

@@ -28,8 +28,8 @@ class TwoStep(BaseActionSpace):
     """Five words per brick (four on the ground), or three if ``joint``: pivot, offset, part."""
 
     reach: tuple[int, int, int] = (7, 7, 1)
-    """Largest offset along each axis. With the longest side minus 1, and 1 along z, every brick that touches an earlier
-    one from above or below can be expressed.
+    """Largest offset along each axis. Use the longest side minus 1 along x and y, and 1 along z, to be able to express
+    every brick that touches an earlier one from above or below.
     """
     joint: bool = False
     """Use a single word for an offset or position, which shortens the text but enlarges the vocabulary."""

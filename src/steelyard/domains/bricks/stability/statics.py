@@ -133,8 +133,8 @@ HORIZONTAL = np.array([(0, 4), (1, 3)], np.int32)
 """Residuals affected by a horizontal force: F_x and τ_2 along x, F_y and τ_1 along y."""
 SHEAR = np.array([(1.0, -1.0, -1.0, -1.0), (1.0, 1.0, -1.0, 1.0)])
 PRESS = np.array([(1.0, -1.0, -1.0, 1.0), (1.0, 1.0, -1.0, -1.0)])
-"""Coefficients along x and along y; torques are in half layers. As published, a press acts at the bottom edge, so it
-has the signs of the bottom face.
+"""Coefficients along x and along y; torques are in half layers. As published, a pressing force acts at the bottom edge,
+so it has the signs of the bottom face.
 """
 
 
