@@ -46,5 +46,6 @@ def handle_truncated(
 
 def clip_advantages(advantage_M: Tensor, limit: float | None) -> Tensor:
     """Return ``clamp(A, -limit, limit)``; ``None`` disables clipping. Advantage clipping is independent of ratio
-    clipping."""
+    clipping.
+    """
     return advantage_M if limit is None else advantage_M.clamp(-limit, limit)

@@ -105,8 +105,7 @@ class SessionEnvironment(Environment):
         """Open a session. ``seed`` is specific to the sample; the session must derive every random choice from it."""
 
     def reply(self, task: Task, turns: Turns) -> Answer:
-        raise NotImplementedError("a SessionEnvironment answers through its sessions; call open(task,
-        seed).reply(text)")
+        raise NotImplementedError("a SessionEnvironment replies through its sessions; call open(task, seed) first")
 
 
 def as_environment(candidate: object) -> Environment | None:
@@ -117,7 +116,7 @@ def as_environment(candidate: object) -> Environment | None:
         except TypeError as error:
             raise ConfigError(
                 f"the environment {candidate.__name__} cannot be created without arguments ({error}): give its "
-                "parameters defaults, or pass an instance, in TOML as 'module:instance'"
+                "parameters defaults, or pass an instance (in TOML: 'module:instance')"
             ) from None
         return candidate()
     return candidate if isinstance(candidate, Environment) else None

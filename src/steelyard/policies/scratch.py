@@ -61,7 +61,7 @@ def closed_vocabulary_tokenizer(
         )
     if not spaced and (long := [token for token in own if len(token) != 1]):
         raise PolicyError(
-            f"model.scratch.vocabulary without spaces must contain only single characters; remove {long[:5]}"
+            f"model.scratch.spaced = false allows only single characters in model.scratch.vocabulary; remove {long[:5]}"
         )
     core = Tokenizer(models.WordLevel({token: index for index, token in enumerate(tokens)}))
     if spaced:

@@ -23,7 +23,7 @@ MAX_NAME_CHARACTERS = 100
 
 
 MAX_REPLY_CHARACTERS = 1_000_000
-"""Characters accepted in one message of a reply."""
+"""Maximum number of characters in one message of a reply."""
 REPLY_ROLES = ("user", "tool", "system")
 """Roles of a reply; only the policy is the assistant."""
 
@@ -105,7 +105,9 @@ def read_verdict(data: object, text: str) -> Verdict:
 
 
 def checked_reply(raw: object) -> Reply:
-    """Convert a reply, a text or chat messages to a reply of plain data. Raises :class:`BadReturn` if it is none."""
+    """Convert a reply, a string or chat messages to a reply that contains only plain data. Raises :class:`BadReturn` if
+    the value is none of these.
+    """
     if isinstance(raw, str):
         raw = Reply.text(raw)
     reply = raw if isinstance(raw, Reply) else Reply(tuple(cast("Sequence[Message]", raw)))
@@ -116,7 +118,7 @@ def checked_reply(raw: object) -> Reply:
 
 
 def _checked_continuation(verdict: Verdict) -> Reply | None:
-    """Return the reply of a verdict; there is one exactly if the episode continues."""
+    """Return the reply of a verdict, which must have one if and only if the episode continues."""
     if (verdict.status == "continues") != (verdict.reply is not None):
         raise BadReturn(f"a verdict with the status {verdict.status!r} and the reply {shown(verdict.reply, 100)}")
     return None if verdict.reply is None else checked_reply(verdict.reply)

@@ -32,7 +32,8 @@ EXAMPLES: dict[str, tuple[Message, ...]] = {
 @dataclass(frozen=True)
 class Arithmetic(Domain):
     """Arithmetic expressions over integers. Reward and success require the exact value as the only number in the
-    answer."""
+    answer.
+    """
 
     min_digits: int = 2
     max_digits: int = 4

@@ -60,9 +60,13 @@ def misread(brief: Brief, rng: Rng) -> Brief:
         return Shape(brief.depth, tuple(heights))
     names = [f.name for f in fields(brief) if f.name not in NOT_IN_DESIGN and isinstance(getattr(brief, f.name), int)]
     if not names:
-        raise ValueError(f"cannot misread a {brief.kind} brief, because none of its parameters affects the design;
-    choose another kind") name = names[int(rng.integers(len(names)))] changed: dict[str, Any] = {name: getattr(brief,
-    name) + off} return replace(brief, **changed)
+        raise ValueError(
+            f"cannot misread a {brief.kind} brief, because none of its parameters affects the design; choose another "
+            "kind"
+        )
+    name = names[int(rng.integers(len(names)))]
+    changed: dict[str, Any] = {name: getattr(brief, name) + off}
+    return replace(brief, **changed)
 
 
 def drop(bricks: list[Brick], _world: World, rng: Rng) -> list[Brick]:

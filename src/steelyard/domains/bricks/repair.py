@@ -149,7 +149,8 @@ class BricksRepair(Bricks):
 
     def _after_failures(self, task: Task, count: int, rng: np.random.Generator) -> Task:
         """Extend the prompt with up to ``count`` imperfect structures and their findings; successful structures are
-        left out."""
+        left out.
+        """
         prompt = task.prompt
         for _ in range(count):
             structure = build(brief_of(task.spec), self.world, rng, imperfection=1.0)

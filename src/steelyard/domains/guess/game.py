@@ -54,7 +54,8 @@ class Question(NamedTuple):
     @property
     def expected_progress(self) -> float:
         """Return the mean progress if all possible numbers are equally likely; it is at least 1 for the middle
-        number."""
+        number.
+        """
         if not self.low <= self.number <= self.high:
             return 0.0
         sides = self.number - self.low, self.high - self.number
@@ -83,7 +84,8 @@ def _bisection_total(count: int) -> int:
 
 def optimum(count: int) -> float:
     """Return the mean number of questions that bisection needs for ``count`` equally likely numbers, the minimum
-    possible."""
+    possible.
+    """
     return _bisection_total(count) / count
 
 

@@ -63,8 +63,10 @@ class SeededEnvironment(AdaptedEnvironment):
 def task_seed(task: Task) -> int:
     seed = task.spec.get(SEED)
     if not isinstance(seed, int) or seed < 0:
-        raise DataError(f"task {task.id}: seed = {seed!r} must be a non-negative integer; build the tasks with
-    tasks(count)") return seed
+        raise DataError(
+            f"task {task.id}: seed = {seed!r} must be a non-negative integer; build the tasks with tasks(count)"
+        )
+    return seed
 
 
 def with_observation(prompt: Prompt, observation: str, separator: str = "\n\n") -> Prompt:

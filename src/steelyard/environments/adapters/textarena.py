@@ -83,8 +83,11 @@ class TextArenaEnvironment(SeededEnvironment):
             game = textarena.make(self.game, **self.options)
             game.reset(num_players=self.players, seed=seed)
             if self.play_others(game):
-                raise ConfigError(f"{task.id}: the game ended before the policy's first turn (seat {self.seat}); choose
-            another seat or game") return game, self.observation(game)
+                raise ConfigError(
+                    f"{task.id}: the game ended before the policy's first turn (seat {self.seat}); choose another seat "
+                    "or game"
+                )
+            return game, self.observation(game)
 
     def play_others(self, game: Any) -> bool:
         """Play until it is the policy's turn; return whether the game is over."""
@@ -95,7 +98,8 @@ class TextArenaEnvironment(SeededEnvironment):
 
     def observation(self, game: Any) -> str:
         """Return the messages that the policy has not seen yet, without its own actions, which are turns of the
-        episode."""
+        episode.
+        """
         textarena, inner = self.load_package(), game
         while isinstance(inner, textarena.Wrapper):
             inner = inner.env  # the wrappers repeat the whole history

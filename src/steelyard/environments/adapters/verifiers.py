@@ -70,8 +70,9 @@ class VerifiersEnvironment(AdaptedEnvironment):
         if _messages(_prompt(asked)) != _messages(task.prompt):
             played.close()
             raise NotReproducibleError(
-                f"task {task.id}: the environment started with a different prompt than before; derive the prompt from
-            the task alone" )
+                f"task {task.id}: the environment started with a different prompt than before; derive the prompt from "
+                "the task alone"
+            )
         return _VerifiersSession(self, played, seed)
 
     def close(self) -> None:

@@ -127,10 +127,15 @@ class PolicyClient(vf.Client):
         headers: Mapping[str, str] | None = None,
     ) -> vf.Response:
         if not isinstance(dialect, ChatDialect):
-            raise model_error(f"the policy supports only chat completions, not {dialect.upstream_path}",
-        status_code=400) played = self.played[str(session_id)] text, cut = await played.ask(str(session_id),
-        dialect.parse_request(body)) raw = played.completion(text, cut=cut) response =
-        dialect.parse_response(dialect.validate_response(raw)) response.raw = raw return response
+            raise model_error(
+                f"the policy supports only chat completions, not {dialect.upstream_path}", status_code=400
+            )
+        played = self.played[str(session_id)]
+        text, cut = await played.ask(str(session_id), dialect.parse_request(body))
+        raw = played.completion(text, cut=cut)
+        response = dialect.parse_response(dialect.validate_response(raw))
+        response.raw = raw
+        return response
 
 
 class Engine:
@@ -226,16 +231,22 @@ class Played:
     async def ask(self, seat: str, request: vf.Request) -> tuple[str, bool]:
         """Wait for the policy's turn."""
         if self._seat not in (None, seat):
-            await self._fail("the policy can play in only one seat, but two request turns from it; set the model and
-        client of the others") if self._stopped is not None:
+            await self._fail(
+                "the policy can play in only one seat, but two request turns from it; set the model and client of the "
+                "others"
+            )
+        if self._stopped is not None:
             self._trace().stop(self._stopped)
             raise model_error(f"the episode reached a limit: {self._stopped}", status_code=400)
         self._seat = seat
         fresh = request.messages[self._known :]
         if self._known and (not fresh or fresh[0].role != "assistant"):
-            await self._fail("the environment rewrote earlier messages of the conversation; an episode's turns must not
-        change") self._asked.set_result(Asked(_messages(fresh[1:] if self._known else fresh), _schemas(request.tools)))
-        self._known = len(request.messages) return await self._answer
+            await self._fail(
+                "the environment rewrote earlier messages of the conversation; an episode's turns must not change"
+            )
+        self._asked.set_result(Asked(_messages(fresh[1:] if self._known else fresh), _schemas(request.tools)))
+        self._known = len(request.messages)
+        return await self._answer
 
     async def _fail(self, reason: str) -> None:
         """Report the reason to the session and wait until the session closes the episode."""

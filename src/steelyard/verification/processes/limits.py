@@ -25,7 +25,7 @@ class WorkerLimits:
     memory_mb: int | None = defaults.LIMIT_MEMORY_MB
     """Address space of the worker and of each process that it starts."""
     file_mb: int | None = defaults.LIMIT_FILE_MB
-    """Maximum size of a file that it writes."""
+    """Maximum size of any file that the worker writes."""
     open_files: int | None = defaults.LIMIT_OPEN_FILES
     output_kb: int = defaults.LIMIT_OUTPUT_KB
     """Maximum output per call. A call may verify several items."""

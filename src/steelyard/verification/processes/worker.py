@@ -107,7 +107,7 @@ def _close_sessions(verifier: Verifier) -> None:
     """Close all sessions; an alarm ends this process if that takes too long."""
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.setitimer(signal.ITIMER_REAL, CLOSING_SECONDS)
-    with suppress(BaseException):  # the sessions are a user's, and nobody waits for an answer
+    with suppress(BaseException):  # closing runs user code, and no caller waits for the result
         verifier.close_sessions()
 
 
@@ -120,14 +120,18 @@ def _answer(number: int, verdicts: Sequence[Verdict], last: bool) -> bytes:
 
 
 class _Processes:
-    """Processes that the verifier started: they end with the item or, if it keeps them, with their session."""
+    """Tracks the processes that the verifier started: they end with the item or, if the verifier keeps them, with their
+    session.
+    """
 
     def __init__(self, verifier: Verifier, rules: WorkerRules) -> None:
         self.verifier, self.rules = verifier, rules
         self._of_session: dict[SampleKey, set[int]] = {}
 
     def end_leftover(self, keys: Sequence[SampleKey]) -> None:
-        """Kill the processes that belong to no open session. New ones belong to the session of the first key."""
+        """Kill all processes that do not belong to an open session. New processes belong to the session of the first
+        key.
+        """
         if self.rules.keep_children:
             return
         if not self.verifier.keeps_processes:

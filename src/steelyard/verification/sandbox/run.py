@@ -152,7 +152,7 @@ def request_for(
     limits: RunLimits,
     readable: Sequence[str | Path] = (),
 ) -> Request:
-    """Return what the supervisor needs to run a program in a prepared folder."""
+    """Return the supervisor's request to run a program in a prepared folder."""
     opened = [Path(path).absolute() for path in readable]
     words = [_program_path(command, opened, level), *command[1:]]
     home = HOME if level == "bubblewrap" else folder / "scratch"
@@ -191,7 +191,7 @@ def _program_path(command: Sequence[str], readable: Sequence[Path], level: Level
 
 
 def prepare_folder(folder: Path, stdin: str | None, files: Mapping[str, str | bytes]) -> None:
-    """Create the folders of a run and write its files; ``stdin``: ``None`` if the caller creates it."""
+    """Create the folders of a run and write its files; ``stdin`` is ``None`` if the caller creates it."""
     for name in ("scratch", "tmp", "shm"):
         (folder / name).mkdir()
     if stdin is not None:
