@@ -292,9 +292,7 @@ class Verdict:
         return Verdict("unscored", cause=cause, reason=reason, detail=detail, tries=tries)
 
     def with_floor(self, floor: float | None) -> Verdict:
-        """Return a copy with the floor as its reward; with ``None``, the reward is 0 until ``settle_floors`` sets
-        it.
-        """
+        """Return a copy with the floor as reward; with ``None``, the reward is 0 until ``settle_floors`` sets it."""
         reward = 0.0 if floor is None else floor
         return replace(self, reward=reward, steps=(), turn_rewards=(), open_floor=floor is None)
 

@@ -36,7 +36,7 @@ class Interval:
 def wilson_interval(values: Sequence[float], *, level: float = 0.95) -> Interval:
     """Wilson score interval for the mean of success rates or pass@k, one value between 0 and 1 per task. Wilson 1927.
 
-    ``(p + z^2 / 2n -+ z sqrt(p (1 - p) / n + z^2 / 4n^2)) / (1 + z^2 / n)`` where p is the mean over n tasks. For a
+    ``(p + z^2 / 2n -+ z sqrt(p (1 - p) / n + z^2 / 4n^2)) / (1 + z^2 / n)``, where p is the mean over n tasks. For a
     given mean, values of exactly 0 and 1 have the largest variance, so the interval is conservative for values in
     between. The interval is valid even for few tasks, where the bootstrap is too narrow, and its width is never zero.
     """

@@ -45,7 +45,5 @@ def handle_truncated(
 
 
 def clip_advantages(advantage_M: Tensor, limit: float | None) -> Tensor:
-    """Return ``clamp(A, -limit, limit)``; ``None`` disables clipping. Advantage clipping is independent of ratio
-    clipping.
-    """
+    """Return ``clamp(A, -limit, limit)``; ``None`` disables clipping. Ratio clipping is separate."""
     return advantage_M if limit is None else advantage_M.clamp(-limit, limit)

@@ -91,9 +91,7 @@ class Domain(ABC):
         return text
 
     def episode_text(self, turns: Sequence[Message]) -> str:
-        """Return the artifact of an episode as text, before ``to_text``; by default, the last text that the policy
-        wrote.
-        """
+        """Return the artifact of an episode as text, before ``to_text``; by default, the policy's last turn."""
         return next((turn["content"] for turn in reversed(turns) if turn["role"] == "assistant"), "")
 
     def highlights(self, task: Task, text: str) -> list[TextSpan]:

@@ -63,9 +63,7 @@ class EpisodeWave(Wave):
                 yield None
 
     def _feed_batch(self, resumed: int) -> Tensor:
-        """Process the pending tokens of the batch; the last ``resumed`` rows, which have whole replies, get a separate
-        pass.
-        """
+        """Process the pending tokens of the batch; the last ``resumed`` rows hold whole replies and run separately."""
         first = self.batch - resumed
         parts = [slice(0, first), slice(first, self.batch)]
         return torch.cat([self._feed(part) for part in parts if part.start < part.stop])
@@ -94,9 +92,7 @@ class EpisodeWave(Wave):
         return self.batch - before
 
     def _open_episodes(self) -> None:
-        """Start new episodes in the rows of ended ones. The first of a group processes its prompt; later ones copy its
-        cache.
-        """
+        """Start episodes in the rows of ended ones. The first of a group runs its prompt; the others copy its cache."""
         groups: set[GroupKey] = set()
         while self.queue:
             request, key = self.queue[0]

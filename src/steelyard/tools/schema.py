@@ -100,9 +100,7 @@ class Tool:
         return self.function(seed=seed) if "seed" in inspect.signature(self.function).parameters else self.function()
 
     def run(self, opened: Callable[..., Any], arguments: Mapping[str, Any]) -> str:
-        """Check the arguments, call the tool and return its result as text. Exceptions raised by the tool are not
-        caught.
-        """
+        """Check the arguments, call the tool and return its result as text. The tool's exceptions are not caught."""
         try:
             checked = self._arguments.validate_python(dict(arguments))
         except ValidationError as error:

@@ -173,9 +173,7 @@ class Credit:
                 return [_turn_of_decisions(row, number, sample) for number, row in enumerate(sample.rows)]
 
     def _shaping(self, samples: Sequence[Sample]) -> list[list[float]]:
-        """Return the penalties of each sample by turn: one for the length of each turn, and one for truncation at the
-        end.
-        """
+        """Return the penalties of each sample by turn: for the length of each turn, and for truncation at the end."""
         truncation_M, _ = self._after_truncation(samples)
         lengths = [[turn.end - turn.start for turn in _written(s)] or [s.summary().length] for s in samples]
         penalty_T = torch.zeros(sum(map(len, lengths)), dtype=torch.float64)

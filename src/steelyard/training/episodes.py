@@ -1,5 +1,4 @@
-"""Play episodes: sample a turn, get the environment's reply and sample the next turn, until the environment ends the
-episode.
+"""Play episodes: sample a turn, get the environment's reply and sample the next turn, until the episode ends.
 
 Sampled text is never tokenised again: the tokens of a reply are appended to the sampled tokens. If the chat template
 rewrites the conversation, the next turn starts a new row (``policies/tokens/conversation.py``). An episode that reaches
@@ -98,9 +97,7 @@ class Episodes:
             yield sample
 
     def _unusable(self, request: SampleRequest, decoding: Decoding, failed: list[Result]) -> bool:
-        """Return whether the model cannot read the initial observation; if so, add the request's samples to
-        ``failed``.
-        """
+        """Return whether the model cannot read the initial observation; if so, add its samples to ``failed``."""
         try:
             length = len(self.conversations.codec.encode(request.task.prompt))
         except PolicyError as error:
@@ -313,8 +310,7 @@ class _Episode:
         )
 
     def verdict(self, verdict: Verdict) -> Verdict:
-        """Return the final verdict with turn rewards: those of the replies, with the verdict's own reward added to the
-        last turn.
+        """Return the final verdict with turn rewards; the verdict's own reward is added to the last turn.
 
         The total reward of a rejected episode is the floor, regardless of earlier rewards: its last turn makes up the
         difference.

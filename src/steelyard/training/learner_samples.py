@@ -80,9 +80,7 @@ def concatenate(arrays: Sequence[Array], device: torch.device) -> torch.Tensor:
 
 
 def save_samples(folder: Path, samples: Sequence[LearnerSample], note: dict[str, Any]) -> None:
-    """Write a batch so that it can be inspected, or loaded with ``load_samples``. An episode is written as one item per
-    row.
-    """
+    """Write a batch for inspection or for ``load_samples``. An episode is written as one item per row."""
     rows: list[Row] = []
     packed: list[Arrays] = []
     for item in samples:

@@ -105,9 +105,7 @@ def read_verdict(data: object, text: str) -> Verdict:
 
 
 def checked_reply(raw: object) -> Reply:
-    """Convert a reply, a string or chat messages to a reply that contains only plain data. Raises :class:`BadReturn` if
-    the value is none of these.
-    """
+    """Convert a reply, a string or chat messages to a plain-data reply; raise :class:`BadReturn` for anything else."""
     if isinstance(raw, str):
         raw = Reply.text(raw)
     reply = raw if isinstance(raw, Reply) else Reply(tuple(cast("Sequence[Message]", raw)))

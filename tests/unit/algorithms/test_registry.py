@@ -76,7 +76,7 @@ def test_a_wrong_name_gets_a_suggestion() -> None:
     assert str(caught.value) == (
         "unknown advantage estimator 'grup_norm': did you mean 'group_norm'? valid names are "
         + known
-        + "; or name a function of yours as 'module:function'"
+        + "; or pass your own function as 'module:function'"
     )
     with pytest.raises(ConfigError) as caught:
         surrogate("zzz")

@@ -29,7 +29,7 @@ REJECTED: dict[str, list[tuple[list[str], str]]] = {
         (["--model.kind=causal"], "judge: starts from the body of a model with kind = 'masked'"),
         (["--model.kind=causal", "--judge=none", "--sampling.fill_steps=2"], "only kind = 'masked' fills in steps"),
         (["--constraint", '{kind = "regex", source = "a"}'], "constraint: constraints work from left to right"),
-        (["--episode.tools", '["calculator"]'], "a masked model fills in holes and calls no tools"),
+        (["--episode.tools", '["calculator"]'], "a masked model fills in holes and cannot call tools"),
         (["--domain=none", "--warmstart=none", "--tasks.prompts", '["a"]', "--verify.verifier", "m:f",
           "--evaluate.every=0", "--model.scratch.vocabulary", '["a"]'], "judge: learns from the examples"),
     ],

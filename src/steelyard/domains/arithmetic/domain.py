@@ -31,9 +31,7 @@ EXAMPLES: dict[str, tuple[Message, ...]] = {
 
 @dataclass(frozen=True)
 class Arithmetic(Domain):
-    """Arithmetic expressions over integers. Reward and success require the exact value as the only number in the
-    answer.
-    """
+    """Integer expressions. Reward and success require the exact value as the only number in the answer."""
 
     min_digits: int = 2
     max_digits: int = 4

@@ -61,8 +61,7 @@ def misread(brief: Brief, rng: Rng) -> Brief:
     names = [f.name for f in fields(brief) if f.name not in NOT_IN_DESIGN and isinstance(getattr(brief, f.name), int)]
     if not names:
         raise ValueError(
-            f"cannot misread a {brief.kind} brief, because none of its parameters affects the design; choose another "
-            "kind"
+            f"cannot misread a {brief.kind} brief: none of its parameters affects the design; choose another kind"
         )
     name = names[int(rng.integers(len(names)))]
     changed: dict[str, Any] = {name: getattr(brief, name) + off}

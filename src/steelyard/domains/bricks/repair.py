@@ -1,5 +1,4 @@
-"""Repair episodes: the policy builds a structure, reads what the solver found and how well it meets the brief, and
-rebuilds.
+"""Repair episodes: the policy builds a structure, reads the findings about it, and builds again.
 
 An episode has up to ``builds`` turns, each a complete structure. The episode ends with the first structure that
 succeeds, or after ``builds`` structures. Its total reward is that of its last structure; the reward of each turn is the
@@ -148,9 +147,7 @@ class BricksRepair(Bricks):
         return Repair(self.scorer(), self.builds)
 
     def _after_failures(self, task: Task, count: int, rng: np.random.Generator) -> Task:
-        """Extend the prompt with up to ``count`` imperfect structures and their findings; successful structures are
-        left out.
-        """
+        """Extend the prompt with up to ``count`` imperfect structures that fail, each with its findings."""
         prompt = task.prompt
         for _ in range(count):
             structure = build(brief_of(task.spec), self.world, rng, imperfection=1.0)

@@ -55,7 +55,7 @@ class Guess(Domain):
     max_count: int | None = None
     """Maximum size of a range. Default: ``numbers``."""
     legal: Legal = "range"
-    """Numbers that the policy may ask: all in the task's ``range``, or only those that are still ``possible``."""
+    """Numbers that the policy may guess: all in the task's ``range``, or only those that are still ``possible``."""
     earned: Earned = "progress"
     """What a question earns before its cost of 1 is subtracted: ``nothing``, ``progress`` or ``expected_progress``."""
     seed: int = 0
@@ -105,11 +105,11 @@ class Guess(Domain):
         return "find {hidden} between {low} and {high}".format(**task.spec)
 
     def episode_text(self, turns: Sequence[Message]) -> str:
-        """Return all numbers that the policy asked."""
+        """Return all numbers that the policy guessed."""
         return " ".join(turn["content"] for turn in turns if turn["role"] == "assistant")
 
     def draw(self, artifact: Artifact) -> Scene:
-        """Draw one line per question: the numbers that are still possible, and the number asked."""
+        """Draw one line per question: the numbers that are still possible, and the number guessed."""
         return draw_game(_game(artifact.text, artifact.spec))
 
     def report(self, text: str, spec: Mapping[str, Any] | None = None) -> Report:

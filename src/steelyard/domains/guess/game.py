@@ -17,7 +17,7 @@ from steelyard.types import FinishReason, Reply, Task, Verdict
 
 HIGHER, LOWER = "higher", "lower"
 Legal = Literal["range", "possible"]
-"""Which numbers the policy may ask: all in the task's range, or only those that the replies have not excluded."""
+"""Which numbers the policy may guess: all in the task's range, or only those that the replies have not excluded."""
 Earned = Literal["nothing", "progress", "expected_progress"]
 """What a question earns before its cost of 1 is subtracted: nothing, the progress it made, or the expected progress
 over all possible numbers. Expected progress has the same mean as actual progress but does not depend on luck."""
@@ -53,9 +53,7 @@ class Question(NamedTuple):
 
     @property
     def expected_progress(self) -> float:
-        """Return the mean progress if all possible numbers are equally likely; it is at least 1 for the middle
-        number.
-        """
+        """Return the mean progress over equally likely numbers; it is at least 1 for the middle number."""
         if not self.low <= self.number <= self.high:
             return 0.0
         sides = self.number - self.low, self.high - self.number
@@ -83,9 +81,7 @@ def _bisection_total(count: int) -> int:
 
 
 def optimum(count: int) -> float:
-    """Return the mean number of questions that bisection needs for ``count`` equally likely numbers, the minimum
-    possible.
-    """
+    """Return the mean number of questions that bisection needs, the minimum for ``count`` equally likely numbers."""
     return _bisection_total(count) / count
 
 
@@ -95,7 +91,7 @@ def longest_bisection(count: int) -> int:
 
 
 def random_player(count: int, limit: int) -> float:
-    """Return the mean number of questions of a player who asks one of ``count`` numbers at random in every turn.
+    """Return the mean number of questions of a player who guesses one of ``count`` numbers at random in every turn.
 
     A number that is not found within ``limit`` questions counts as ``limit`` plus the optimum.
     """

@@ -84,8 +84,7 @@ class TextArenaEnvironment(SeededEnvironment):
             game.reset(num_players=self.players, seed=seed)
             if self.play_others(game):
                 raise ConfigError(
-                    f"{task.id}: the game ended before the policy's first turn (seat {self.seat}); choose another seat "
-                    "or game"
+                    f"{task.id}: the game ended before the policy's first turn (seat {self.seat}); choose another seat"
                 )
             return game, self.observation(game)
 
@@ -97,9 +96,7 @@ class TextArenaEnvironment(SeededEnvironment):
         return bool(game.state.done)
 
     def observation(self, game: Any) -> str:
-        """Return the messages that the policy has not seen yet, without its own actions, which are turns of the
-        episode.
-        """
+        """Return the messages that the policy has not seen yet, except its own actions."""
         textarena, inner = self.load_package(), game
         while isinstance(inner, textarena.Wrapper):
             inner = inner.env  # the wrappers repeat the whole history

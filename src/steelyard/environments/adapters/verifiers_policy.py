@@ -232,8 +232,7 @@ class Played:
         """Wait for the policy's turn."""
         if self._seat not in (None, seat):
             await self._fail(
-                "the policy can play in only one seat, but two request turns from it; set the model and client of the "
-                "others"
+                "two seats request turns from the policy, which plays only one; set the model and client of the other"
             )
         if self._stopped is not None:
             self._trace().stop(self._stopped)

@@ -65,9 +65,7 @@ class Conversations:
         return self.codec.render(messages, answer_next=True)
 
     def _after(self, written: str, reply: Sequence[Message]) -> str:
-        """Return the text that an appending template adds after an answer: its end marker, the reply, and the start of
-        the next turn.
-        """
+        """Return the text that an appending template adds after an answer, up to the start of the next turn."""
         base: list[Message] = [{"role": "user", "content": "question"}, {"role": "assistant", "content": written}]
         opened = self._render(base[:1]) + written
         whole = self._render([*base, *reply])

@@ -49,9 +49,7 @@ class ToolFormat:
         return LISTING.format(tools=tools, open=self.before, close=self.after)
 
     def prompt(self, messages: Sequence[Message]) -> Sequence[Message]:
-        """Unless the template supports tools, list them in the system message and turn results in the prompt into user
-        messages.
-        """
+        """Unless the template supports tools, list them in the system message and turn results into user messages."""
         if self.native:
             return messages
         messages = [part for message in messages for part in self.reply([message])]

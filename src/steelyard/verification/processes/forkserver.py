@@ -109,7 +109,7 @@ def _run_workers(
 
 
 def _load(setup: WorkerSetup, connection: socket.socket) -> Verifier:
-    """Load the verifier. If importing the verifier fails, report the reason and exit."""
+    """Load the verifier. On failure, report the reason and exit."""
     try:
         return unpack(setup.verifier)
     except BaseException as error:  # noqa: BLE001 - importing a user's module may do anything

@@ -120,18 +120,14 @@ def _answer(number: int, verdicts: Sequence[Verdict], last: bool) -> bytes:
 
 
 class _Processes:
-    """Tracks the processes that the verifier started: they end with the item or, if the verifier keeps them, with their
-    session.
-    """
+    """Tracks the processes that the verifier started, which end with the item or with the session that keeps them."""
 
     def __init__(self, verifier: Verifier, rules: WorkerRules) -> None:
         self.verifier, self.rules = verifier, rules
         self._of_session: dict[SampleKey, set[int]] = {}
 
     def end_leftover(self, keys: Sequence[SampleKey]) -> None:
-        """Kill all processes that do not belong to an open session. New processes belong to the session of the first
-        key.
-        """
+        """Kill all processes that do not belong to an open session; new ones belong to the session of the first key."""
         if self.rules.keep_children:
             return
         if not self.verifier.keeps_processes:
