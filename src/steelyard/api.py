@@ -192,8 +192,8 @@ def _renamed(config: Config) -> Config:
     names = (f"{config.run.name}-{number}" for number in itertools.count(2))
     name = next(name for name in names if not (Path(config.run.folder) / name).exists())
     log.warning(
-        "%s already contains a run, so this run goes to %s (resume=True continues the old run, and overwrite=True "
-        "replaces it)",
+        "%s already contains a run, so this run is written to %s (resume=True continues the old run, and "
+        "overwrite=True replaces it)",
         run_folder(config),
         Path(config.run.folder) / name,
     )

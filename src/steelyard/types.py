@@ -54,7 +54,9 @@ class Task:
 
 
 class SampleKey(NamedTuple):
-    """Identifies a sample within a run. It fixes the order of batches and seeds every random draw for the sample."""
+    """Identifies a sample within a run. The key fixes the order of batches and seeds every random draw for the
+    sample.
+    """
 
     step: int
     slot: int

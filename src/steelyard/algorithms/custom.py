@@ -36,7 +36,7 @@ def custom_estimator(path: str, k: int | None = None) -> Callable[..., Tensor]:
 def _load(path: str) -> Callable[..., Any]:
     function = load_user_object(path, what="advantage estimator")
     if not callable(function):
-        raise ConfigError(f"advantage estimator {path!r} is a {type(function).__name__}, not a function")
+        raise ConfigError(f"advantage estimator {path!r} must be a function, not {type(function).__name__}")
     return function
 
 

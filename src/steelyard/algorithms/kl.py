@@ -67,7 +67,7 @@ def kl_term(name: str, logp_N: Tensor, reference_logp_N: Tensor, old_logp_N: Ten
         return k3(delta_N)
     if name == "k3_unbiased":
         return torch.exp(logp_N - old_logp_N.detach()) * k3(delta_N)
-    raise ValueError("kl_term has no estimator 'exact', which needs the whole support; use exact_kl_N")
+    raise ValueError("kl_term does not support 'exact', which needs the full support; use the policy's exact_kl_N")
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,8 +67,8 @@ def ppo_clip(
     Both bounds default to 0.2, as in PPO and GRPO. DAPO's "clip-higher" (arXiv 2503.14476) sets ``clip_high=0.28`` so
     that unlikely tokens can gain probability.
 
-    With ``dual_clip`` c (usually 3), the objective for a negative advantage is at least ``c A``. This limits how far
-    one sample can push the policy away. Ye et al., arXiv 1912.09729.
+    With ``dual_clip`` c (usually 3), the objective for a negative advantage is at least ``c A``. The dual clip limits
+    how far one sample can push the policy away. Ye et al., arXiv 1912.09729.
     """
     ratio_N = _exp(inp.logp_N - inp.old_logp_N.detach())
     return _clipped(ratio_N, inp.advantage_N, clip_low, clip_high, dual_clip)
@@ -97,7 +97,7 @@ def cispo(inp: SurrogateInput, *, ratio_cap: float = RATIO_CAP) -> SurrogateOutp
 
 
 def reinforce(inp: SurrogateInput) -> SurrogateOutput:
-    """``-A log pi``, without a ratio. It is correct only for a single update per rollout."""
+    """``-A log pi``, without a ratio. This loss is correct only for a single update per rollout."""
     return SurrogateOutput(-inp.advantage_N * inp.logp_N, torch.zeros_like(inp.logp_N, dtype=torch.bool))
 
 

@@ -1,8 +1,8 @@
 """Sharded tensors: all ranks write their shards in parallel, and any number of ranks can read them.
 
-This uses ``torch.distributed.checkpoint`` with its safetensors storage. The default storage keeps its index in a pickle
-(``.metadata``), which can run code when it is read. Here every rank writes one safetensors file, whose header holds the
-position of each shard as JSON. Only tensors can be saved.
+This module uses ``torch.distributed.checkpoint`` with its safetensors storage. The default storage keeps its index in a
+pickle (``.metadata``), which can run code when it is read. Here every rank writes one safetensors file, whose header
+holds the position of each shard as JSON. Only tensors can be saved.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ START_SECONDS = 600.0
 """How long actors may wait for free resources on the cluster."""
 AUTH_MODE, AUTH_TOKEN, AUTH_TOKEN_PATH = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"
 NETWORK_CLUSTER = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
-"""With 0, Ray listens on the loopback interface only. That is already its default on Windows and macOS."""
+"""With 0, Ray listens on the loopback interface only. This is Ray's default on Windows and macOS."""
 NICENESS = "RAY_worker_niceness"
 """Niceness of Ray's workers. With Ray's default of 15, any busy process starves them, including the learner."""
 LOCAL_VARIABLES = (AUTH_MODE, AUTH_TOKEN, AUTH_TOKEN_PATH, NETWORK_CLUSTER, NICENESS)

@@ -1,4 +1,4 @@
-"""A replica of an engine in its own process. It does not depend on Ray."""
+"""A replica of an engine in its own process. This module does not depend on Ray."""
 
 from __future__ import annotations
 

@@ -140,8 +140,7 @@ def _token_texts(policy: CausalPolicy) -> list[bytes | None]:
 def _is_closed(config: Config, domain: Domain | None) -> bool:
     """Whether the model has a closed vocabulary.
 
-    This is the case for a model from scratch and for any model of a domain with a vocabulary, such as a warm-started
-    one.
+    A model from scratch has a closed vocabulary, and so does any model of a domain with a vocabulary.
     """
     return config.model.scratch is not None or (domain is not None and domain.vocabulary() is not None)
 

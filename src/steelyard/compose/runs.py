@@ -237,8 +237,7 @@ def start_run(config: Config, supplied: Supplied = NOTHING_SUPPLIED) -> Trainer:
 def check_inputs(config: Config, supplied: Supplied) -> RunTasks:
     """Import the verifier and the tools, and read the tasks.
 
-    This happens before any model is downloaded, loaded or warm-started, so that a wrong path is reported within
-    seconds.
+    Called before any model is downloaded, loaded or warm-started, so that a wrong path is reported within seconds.
     """
     verify = config.verify
     if supplied.verifier is None:

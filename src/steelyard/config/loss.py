@@ -81,7 +81,8 @@ class LossConfig(Section):
     )
     aggregation: Literal["sequence_mean", "token_mean", "constant"] = Field(
         default=defaults.AGGREGATION,
-        description="Average per sample, then over samples; average over all tokens; or divide by a constant length.",
+        description="How the losses of tokens are combined: averaged per sample and then over samples, averaged over "
+        "all tokens, or divided by a constant length.",
     )
     constant_length: int | None = Field(
         default=None, description="Divisor for aggregation = constant. Default: sampling.max_new_tokens.", ge=1

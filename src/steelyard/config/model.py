@@ -107,7 +107,7 @@ class ModelConfig(Section):
 
 
 class ReferenceConfig(Section):
-    """The model against which KL is measured. It is built only if loss.kl is used."""
+    """The model against which KL is measured. The reference is built only if loss.kl is used."""
 
     mode: Literal["static", "ema", "periodic"] = Field(
         default="static",

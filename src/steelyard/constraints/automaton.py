@@ -32,7 +32,7 @@ NO_END = 2**40
 
 
 class LruCache(Generic[Key, Value]):
-    """A bounded LRU cache. It is not thread-safe."""
+    """A bounded LRU cache. The cache is not thread-safe."""
 
     def __init__(self, size: int) -> None:
         self.size = size

@@ -58,8 +58,8 @@ class Domain(ABC):
     @abstractmethod
     def verifier(self) -> Verifier | Environment | Callable[..., Any]:
         """Return the verifier: a function ``f(task, text)``, an ``Environment`` for episodes, or any other value that
-        ``steelyard.train`` accepts as ``verifier``. It should raise ``Invalid`` for invalid samples and any other
-        exception for its own failures.
+        ``steelyard.train`` accepts as ``verifier``. The verifier should raise ``Invalid`` for invalid samples and any
+        other exception for its own failures.
         """
 
     # --- training --------------------------------------------------------------------------------------------------
@@ -75,8 +75,8 @@ class Domain(ABC):
         return None
 
     def examples(self, *, seed: int) -> Iterable[tuple[Task, str]]:
-        """Yield (training task, example answer) pairs for [warmstart] and [judge]. They must depend only on the seed
-        and are repeated when exhausted.
+        """Yield (training task, example answer) pairs for [warmstart] and [judge]. The examples must depend only on the
+        seed and are repeated when exhausted.
         """
         return ()
 

@@ -1,7 +1,7 @@
 """Models that score samples: a sequence classifier, or a causal model's likelihood of the completion.
 
-Both are batch verifiers. The model is loaded at the first call, so a judge is cheap to build and uses memory only where
-it runs.
+Both kinds of judge are batch verifiers. The model is loaded at the first call, so a judge is cheap to build and uses
+memory only where it runs.
 """
 
 from __future__ import annotations

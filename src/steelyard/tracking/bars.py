@@ -61,7 +61,7 @@ def stages(
 ) -> Iterator[Callable[[str], None]]:
     """Print the current stage to stderr if it takes a long time, and yield the function that starts the next stage.
 
-    It prints lines instead of a spinner, because downloads draw their own bars.
+    Stages are printed as lines, without a spinner, because downloads draw their own bars.
     """
     if not shown:
         yield lambda _: None

@@ -121,7 +121,7 @@ def _mean(points: Sequence[tuple[float, float, float]], column: int) -> float:
 class ChartTracker:
     """Draws the chart into the run folder when the run ends, even after an error.
 
-    It writes nothing if the run folder was replaced by another one in the meantime.
+    No chart is written if the run folder was replaced by another one in the meantime.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -116,7 +116,7 @@ class Credit:
         return pairs if len(pairs) >= self.min_scored else []
 
     def _estimator(self, groups: Sequence[Group], kept: Sequence[Kept]) -> RewardEstimator:
-        """Bind the facts that the estimator requests. They are the same for every span."""
+        """Bind the facts that the estimator requests. The facts are the same for every span."""
         return with_facts(self.estimator, partial(_facts, groups, kept))
 
     def _rewards(self, kept: Sequence[Kept]) -> list[list[float]]:

@@ -46,9 +46,9 @@ def settle(
 ) -> tuple[Settled, list[Call]]:
     """Return the final verdicts of a call and the calls to retry.
 
-    A batch that failed as a whole is retried item by item. This does not count as a try, because any item may have
-    caused the failure. An item that failed alone is retried alone, and a group is retried as a whole. If all samples of
-    a group fail in the same way, the failure cannot be attributed to one of them, so all are unscored.
+    A batch that failed as a whole is retried item by item. The failed batch does not count as a try, because any item
+    may have caused the failure. An item that failed alone is retried alone, and a group is retried as a whole. If all
+    samples of a group fail in the same way, the failure cannot be attributed to one of them, so all are unscored.
     """
     if isinstance(mode, BatchMode) and len(call.items) > 1 and _failed_as_a_whole(verdicts):
         return [], call.one_by_one()

@@ -46,7 +46,7 @@ class Settings(TypedDict, total=False):
 class FunctionVerifier(UserFunction):
     """A verifier that calls a function.
 
-    It calls ``f(task, text)`` for one item, ``f(tasks, texts)`` for a batch and ``f(task, texts)`` for a group. For
+    The call is ``f(task, text)`` for one item, ``f(tasks, texts)`` for a batch and ``f(task, texts)`` for a group. For
     batches and groups the function returns a list.
     """
 

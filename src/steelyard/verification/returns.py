@@ -19,7 +19,7 @@ NO_CAUSE = "no cause given"
 """Cause of an unscored verdict for which the verifier names no cause, so that it is counted like any other."""
 
 MAX_NAME_CHARACTERS = 100
-"""Maximum length of causes, details and names of reward parts. They become metric names."""
+"""Maximum length of causes, details and names of reward parts. Causes and names become metric names."""
 
 
 MAX_REPLY_CHARACTERS = 1_000_000

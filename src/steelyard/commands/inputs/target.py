@@ -105,8 +105,8 @@ def read_named_run(
             keys = " ".join(f"--{NAMED_BY[part][0]} …" for part in needed)
             given = ", ".join(f"{part}=…" for part in needed)
             raise ConfigError(
-                f"{run} was started from Python with a {' and a '.join(needed)} that no other process can import: "
-                f"specify it on the command line ({keys}), or use Python: steelyard.open_run({str(run)!r}, {given})"
+                f"{run} was started from Python with a {' and a '.join(needed)} that no other process can import; "
+                f"specify it on the command line ({keys}), or use steelyard.open_run({str(run)!r}, {given}) in Python"
             )
         named["run.supplied"] = missing
     config = read_run(run, named)

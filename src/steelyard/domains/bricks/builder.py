@@ -1,8 +1,8 @@
 """An imperfect builder: generates warm-start examples with a known success rate.
 
-It starts from a simple design and, with a given probability, introduces mistakes: it misreads the brief, drops a brick,
-stops early, displaces a brick or adds a superfluous one. Its bricks never collide, leave the world or float, so every
-action space can express them.
+The builder starts from a simple design and, with a given probability, introduces mistakes: it misreads the brief, drops
+a brick, stops early, displaces a brick or adds a superfluous one. Bricks never collide, leave the world or float,
+so every action space can express them.
 """
 
 from __future__ import annotations

@@ -111,7 +111,9 @@ class Engine:
 
 
 def open_engine(model_config: Any, options: EngineOptions) -> Engine:
-    """Start an engine for a transformers configuration. Its weights are random until ``Engine.load``."""
+    """Start an engine for a transformers configuration. The engine's weights are random until ``Engine.load`` is
+    called.
+    """
     vllm = require_vllm()
     from steelyard.sampling.vllm.masks import RowMasks
 

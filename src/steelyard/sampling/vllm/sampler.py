@@ -1,4 +1,6 @@
-"""A ``Sampler`` that uses the engine. It needs a codec, a constraint and weights, but not the learner's model."""
+"""A ``Sampler`` that uses the engine. The sampler needs a codec, a constraint and weights, but not the learner's
+model.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The fork server of a worker: imports the verifier once, forks workers and cleans up after each of them.
 
 The pool starts it as a separate program, so it contains no state of the run: no torch, no notebook and no main module.
-It ends with the run, even if the run is killed.
+The fork server ends with the run, even if the run is killed.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ MARK = "STEELYARD_FORKSERVER"
 START_SECONDS = 300.0
 """Time limit for importing the verifier in a worker."""
 FORKSERVER_SECONDS = 15.0
-"""Time limit for a fork server to end a worker. Afterwards the fork server is killed."""
+"""Time limit for a fork server to end a worker. If it is exceeded, the fork server is killed."""
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 _PROGRAM = """\
 import json, sys

@@ -19,7 +19,7 @@ class WorkerLimits:
     """Resource limits of a worker. ``None`` disables a limit. A call with n items gets n times the seconds."""
 
     seconds: float | None = defaults.LIMIT_SECONDS
-    """Wall-clock time per item. Afterwards the worker and all its processes are killed."""
+    """Wall-clock time per item. When it is up, the worker and all its processes are killed."""
     cpu_seconds: float | None = None
     """CPU time per item, measured in the worker and rounded up to full seconds."""
     memory_mb: int | None = defaults.LIMIT_MEMORY_MB

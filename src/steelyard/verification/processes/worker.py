@@ -1,4 +1,4 @@
-"""The worker process, in which the verifier runs. It can reach the run only through JSON messages."""
+"""The worker process, in which the verifier runs. The worker can reach the run only through JSON messages."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ class _Processes:
 class _ProcessState:
     """Process state that a verifier may change and that is restored for the next item.
 
-    It covers the working directory, blocked signals, a pending alarm, stdout and stderr.
+    The state covers the working directory, blocked signals, a pending alarm, stdout and stderr.
     """
 
     def __init__(self, output: WorkerOutput) -> None:

@@ -1,7 +1,8 @@
 """Sandbox levels: which level this machine supports, and what a program can see at that level.
 
-``bubblewrap`` uses Linux namespaces created by the ``bwrap`` program. It needs no privileges, but the kernel must allow
-user namespaces. ``floor`` works everywhere: it sets limits and a clean environment, and always ends the program.
+``bubblewrap`` uses Linux namespaces created by the ``bwrap`` program. Bubblewrap needs no privileges, but the kernel
+must allow user namespaces. ``floor`` works everywhere: it sets limits and a clean environment, and always ends the
+program.
 """
 
 from __future__ import annotations

@@ -56,7 +56,8 @@ class RunLimits:
     file_size: int = 1 << 26
     """Maximum size of a file in bytes."""
     processes: int = 64
-    """Maximum number of processes. They are counted 50 times per second, so a burst may briefly exceed it."""
+    """Maximum number of processes. Processes are counted 50 times per second, so a burst may briefly exceed the
+    limit."""
     output: int = 1 << 20
     """Maximum number of bytes kept from each of stdout and stderr. The rest is dropped, and ``truncated`` is set."""
 

@@ -1,9 +1,9 @@
 """The supervisor process: runs one command under limits, watches it and kills all its descendants.
 
-It is started as ``python -I -S supervisor.py`` and uses only the standard library, so it starts within milliseconds. It
-reads one JSON request from stdin and writes one JSON report to stdout. On Linux it adopts orphaned descendants, so that
-a double fork with ``setsid`` cannot escape. It ends the run if its caller dies. The caller's own process settings stay
-unchanged.
+The supervisor is started as ``python -I -S supervisor.py`` and uses only the standard library, so it starts within
+milliseconds. The supervisor reads one JSON request from stdin and writes one JSON report to stdout. On Linux it adopts
+orphaned descendants, so that a double fork with ``setsid`` cannot escape. The supervisor ends the run if its caller
+dies. The caller's own process settings stay unchanged.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Report(TypedDict):
     """The result of the command."""
 
     error: str
-    """Why the command could not be started. The other fields are then meaningless."""
+    """Why the command could not be started. If set, the other fields are meaningless."""
     returncode: int
     stopped: str
     """What ended the command: ``"time"``, ``"processes"`` or ``"lost"``; empty if it ended normally."""

@@ -31,7 +31,8 @@ Index = NDArray[np.int32]
 NARROW = np.array([(0, -1 / 4), (-1 / 4, 0), (0, 1 / 4), (1 / 4, 0)])
 """Contact points of a stud under a brick of width 1, in studs from the centre of the cell."""
 WIDE = np.array([(1 / 8, -1 / 8), (-1 / 4, 0), (1 / 8, 1 / 8)])
-"""Contact points under wider bricks. They are not symmetric in x, so mirror images may differ; see ``symmetry``."""
+"""Contact points under wider bricks. These points are not symmetric in x, so mirror images may differ; see
+``symmetry``."""
 
 
 @dataclass(frozen=True, eq=False)
