@@ -112,7 +112,9 @@ def _own_task(arguments: argparse.Namespace, config: Config) -> Task | None:
     if spec is None:
         return None
     if template is None:
-        raise ConfigError("--spec needs --prompt, because there is no tasks.template to build a prompt from")
+        raise ConfigError(
+            "--spec needs --prompt, because there is no tasks.template to build a prompt from; add --prompt TEXT"
+        )
     return Task("prompt", fill_template(template, spec, "--spec"), spec)
 
 

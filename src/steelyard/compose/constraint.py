@@ -112,7 +112,7 @@ def grammar_source(table: configs.ConstraintConfig) -> Any:
             f"constraint.file {table.file}: {error.strerror} (working directory: {Path.cwd()})"
         ) from error
     except UnicodeDecodeError as error:
-        raise ConfigError(f"constraint.file {table.file}: not UTF-8: {error}") from error
+        raise ConfigError(f"constraint.file {table.file}: not UTF-8 ({error}); save it as UTF-8") from error
     except json.JSONDecodeError as error:
         raise ConfigError(
             f"constraint.file {table.file}: not valid JSON, which kind = {table.kind} requires: {error}"

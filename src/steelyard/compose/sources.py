@@ -58,7 +58,7 @@ def _dataset(config: Config, listed: Sequence[Task], domain: Domain | None) -> S
 def _from_domain(domain: Domain | None) -> Callable[[int], Task]:
     """Return a function from index to training task; a finite split is repeated."""
     if domain is None:
-        raise ConfigError("tasks.source.kind = 'generated' needs tasks.source.function or a [domain]")
+        raise ConfigError("tasks.source.kind = 'generated' needs tasks.source.function or a [domain]; set one of them")
     size = domain.size("train")
     return lambda index: domain.task("train", index if size is None else index % size)
 

@@ -191,7 +191,9 @@ class AutomatonConstraint(ABC, Generic[State]):
         self, automaton: Automaton[State], *, end_id: int, vocabulary: int, longest: int, remembered: int
     ) -> None:
         if not 0 <= end_id < vocabulary:
-            raise ConstraintError(f"end_id = {end_id} is not in the vocabulary of {vocabulary} tokens")
+            raise ConstraintError(
+                f"end_id = {end_id} is not in the vocabulary of {vocabulary} tokens; pass the id of one of them"
+            )
         self.automaton = automaton
         self.end_id = end_id
         self.vocabulary = vocabulary
@@ -303,7 +305,10 @@ class AutomatonWalk(Generic[State]):
             raise ConstraintError(f"{constraint.name}: {constraint.describe(token)} is not allowed after the end token")
         if token == constraint.end_id:
             if not constraint.automaton.may_end(self.state):
-                raise ConstraintError(f"{constraint.name}: the end token is not allowed in state {self.state!r}")
+                raise ConstraintError(
+                    f"{constraint.name}: the end token is not allowed in state {self.state!r}; choose one of "
+                    "allowed(left)"
+                )
             self.ended = True
             return
         state = constraint.step(self.state, token)

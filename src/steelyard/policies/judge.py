@@ -197,7 +197,10 @@ class LikelihoodJudge(Judge):
 
     def _start_ids(self) -> list[int]:
         if self.tokenizer.bos_token_id is None:
-            raise PolicyError(f"judge {self.path} has no bos_token, which it needs to score text without its prompt")
+            raise PolicyError(
+                f"judge {self.path} has no bos_token, which it needs to score text without its prompt; use "
+                "another judge"
+            )
         return [self.tokenizer.bos_token_id]
 
     def _completion_ids(self, item: Item) -> list[int]:

@@ -134,7 +134,10 @@ class MaskedPolicy(Policy):
         allowed = self.allowed(task)
         number = trail.add(allowed)
         if not np.isin(whole[hole], members(allowed)).all():
-            raise PolicyError(f"task {task.id}: the example {shown(text, 60)} fills in a forbidden or special token")
+            raise PolicyError(
+                f"task {task.id}: the example {shown(text, 60)} fills in a forbidden or special token; use "
+                "another example"
+            )
         decisions = Decisions(
             position_N=place_N + len(masked),
             forward_N=np.zeros(len(place_N), np.int32),

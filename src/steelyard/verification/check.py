@@ -118,7 +118,7 @@ def summarise_check(
     """
     verdicts = [verdict for group in groups for verdict in group.verdicts]
     if not verdicts:
-        raise ValueError("no verdicts: a check needs at least one sample")
+        raise ValueError("there are no verdicts to check; pass at least one sample")
     counted = [verdict for verdict in verdicts if verdict.has_reward]
     rewards = [verdict.reward for verdict in counted]
     status = Counter(verdict.status for verdict in verdicts)

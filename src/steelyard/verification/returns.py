@@ -86,7 +86,7 @@ def read_verdict(data: object, text: str) -> Verdict:
         verdict = Verdict.from_json(cast("Mapping[str, Any]", data))
         types = {type(word) for word in (verdict.reason, verdict.cause, verdict.detail)}
         if types != {str} or {type(verdict.success), type(verdict.open_floor)} != {bool}:
-            raise TypeError("a string or boolean field has the wrong type")
+            raise TypeError("a string or boolean field of the verdict has the wrong type")
         if type(verdict.tries) is not int or verdict.tries < 1:
             raise ValueError(f"tries = {_shown(verdict.tries)}")
         return replace(

@@ -127,7 +127,10 @@ def _model_config(
     if Path(name).is_dir() and not any(
         (Path(name) / file).is_file() for file in ("config.json", "adapter_config.json")
     ):
-        raise ConfigError(f"{name} is neither a run (it has no config.toml) nor a model (it has no config.json)")
+        raise ConfigError(
+            f"{name} is neither a run (it has no config.toml) nor a model (it has no config.json); pass "
+            "the folder of one"
+        )
     model = {"model.scratch": None, "model.lora": None, "model.quantize": None} | _model_keys(name)
     if recipe is not None:
         config = configs.load(recipe, {**named, **model})

@@ -149,7 +149,9 @@ def _near_centre(bricks: list[Brick], world: World, rng: Rng, max_offset: int) -
     spare_x = world.size[0] - max(b.x + b.h for b in bricks) + x
     spare_y = world.size[1] - max(b.y + b.w for b in bricks) + y
     if min(spare_x, spare_y) < 0 or max(b.z for b in bricks) >= world.size[2]:
-        raise ValueError(f"a structure of {len(bricks)} bricks does not fit into a world of size {world.size}")
+        raise ValueError(
+            f"a structure of {len(bricks)} bricks does not fit into a world of size {world.size}; enlarge the world"
+        )
     to_x, to_y = (
         min(max(spare // 2 + int(rng.integers(-max_offset, max_offset + 1)), 0), spare) for spare in (spare_x, spare_y)
     )

@@ -52,8 +52,8 @@ class TextArenaEnvironment(SeededEnvironment):
         self.seat, self.instructions = seat, instructions
         if self.players > 1 and opponent is None:
             raise ConfigError(
-                f"{game}: players = {self.players} needs opponent=, a function from an observation to an action, which "
-                "plays the other seats"
+                f"{game}: players = {self.players} needs an opponent for the other seats; pass opponent=, a function "
+                "from an observation to an action"
             )
         if not 0 <= seat < self.players:
             raise ConfigError(f"{game}: seat = {seat} must be between 0 and {self.players - 1}, one per player")

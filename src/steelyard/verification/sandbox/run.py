@@ -178,7 +178,7 @@ def _program_path(command: Sequence[str], readable: Sequence[Path], level: Level
     """Find the program. A relative path is returned unchanged; it is relative to the scratch folder."""
     for folder in readable:
         if not folder.exists():
-            raise SandboxError(f"readable folder {folder} does not exist")
+            raise SandboxError(f"readable folder {folder} does not exist; create it, or remove it from readable")
     if not command:
         raise SandboxError("the command is empty: pass the program and its arguments as a list")
     if os.sep in command[0] and not Path(command[0]).is_absolute():

@@ -77,7 +77,7 @@ class SandboxSession:
         Raise ``SandboxError`` if the program ends, or if it takes longer than ``seconds``; the session is then closed.
         """
         if not self._pipes:
-            raise SandboxError("the sandboxed program has ended")
+            raise SandboxError("the sandboxed program has ended; start a new session")
         deadline = time.monotonic() + seconds
         try:
             self._send(line.encode() + b"\n", deadline)

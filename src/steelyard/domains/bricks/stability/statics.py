@@ -125,7 +125,10 @@ def brick_at(structure: Structure, load: Load) -> int:
     for number, (h, w, x, y, z) in enumerate(structure.bricks):
         if z == load.z and x <= load.x < x + h and y <= load.y < y + w:
             return number
-    raise ValueError(f"load of {load.kilograms} kg at ({load.x},{load.y},{load.z}): there is no brick at that position")
+    raise ValueError(
+        f"load of {load.kilograms} kg at ({load.x},{load.y},{load.z}): there is no brick at that "
+        "position; move the load"
+    )
 
 
 VERTICAL = np.array([2, 3, 4], np.int32)
