@@ -54,7 +54,7 @@ def in_run(path: str, folder: Path) -> str:
 
 
 def run_at(path: Path) -> tuple[Path, str | None] | None:
-    """Find the run at a path. If the path is one of its checkpoints, also return the step."""
+    """Find the run at a path. If the path is a checkpoint of the run, also return its step."""
     for run in (path, Path("runs") / path):
         if (run / "config.toml").is_file():
             return run, None
@@ -225,7 +225,7 @@ class RunLock:
             ) from None
         except OSError as error:
             log.warning(
-                "%s: the file system does not support locks (%s); do not train this run in two processes at once",
+                "%s: the file system does not support locks (%s); do not train this run in two processes",
                 self.folder,
                 error,
             )

@@ -214,7 +214,7 @@ def _working_folder_importable() -> Iterator[None]:
 
 def _is_neighbour(reference: Reference) -> bool:
     """Whether a recipe in the working directory may use this reference without asking: a module or package there or in
-    ``src`` (nothing installed), or ``tracking.wandb``.
+    ``src`` (but not an installed one), or ``tracking.wandb``.
     """
     here = Path.cwd()
     if not reference.effect.startswith("imports ") or not reference.sources:

@@ -45,7 +45,7 @@ class Checkpoint:
 
     path: Path
     step: int
-    """Training steps completed when it was written."""
+    """Number of training steps completed when the checkpoint was written."""
     score: float | None
     """Value of the configured metric at that step, or None if it was not measured."""
     state: dict[str, Any]

@@ -218,7 +218,8 @@ def plan_actors(
     """Return the number of actors, the workers per actor, and the cores that each actor requests.
 
     If ``workers`` is None, the actors request only the cores that are not ``kept``. The actors that need the kept cores
-    start later; each is assumed to be placed on the node with the most free cores. There is at least one worker.
+    start later; each is assumed to be placed on the node with the most free cores. The result includes at least one
+    worker.
     """
     left = list(nodes)
     for cores in sorted(kept, reverse=True) if left and workers is None else ():

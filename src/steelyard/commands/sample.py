@@ -119,7 +119,7 @@ def _own_task(arguments: argparse.Namespace, config: Config) -> Task | None:
 
 
 def _missing_columns(config: Config, own: Task, groups: Sequence[Group], domain: Domain | None) -> list[str]:
-    """If the verifier raised, list the columns that ``own`` may lack: those of the run's tasks and any missing keys."""
+    """If the verifier raised an error, list the columns that ``own`` may lack, such as those of the run's tasks."""
     raised = [verdict for group in groups for verdict in group.verdicts if verdict.cause == "exception"]
     if not raised:
         return []

@@ -148,7 +148,9 @@ class Automaton(ABC, Generic[State]):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Choices:
-    """The allowed tokens of a state, sorted by cost: the number of tokens needed afterwards, end token included."""
+    """The allowed tokens of a state, sorted by cost: the number of tokens needed afterwards, including the end
+    token.
+    """
 
     token_N: NDArray[np.int32]
     """The tokens, cheapest first."""

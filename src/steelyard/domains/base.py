@@ -99,8 +99,8 @@ class Domain(ABC):
         return [TextSpan(text)]
 
     def draw(self, artifact: Artifact) -> Scene:
-        """Draw one artifact using the shapes in ``steelyard.drawing``. Raise ``Invalid`` if it cannot be drawn; the
-        sample is then shown as text.
+        """Draw one artifact using the shapes in ``steelyard.drawing``. Raise ``Invalid`` if the artifact cannot be
+        drawn; the sample is then shown as text.
         """
         return defaults.draw_text(artifact.text)
 

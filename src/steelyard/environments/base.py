@@ -76,7 +76,7 @@ class Environment(ABC):
 
 
 class Session(ABC):
-    """One episode of an environment with state."""
+    """One episode of a stateful environment."""
 
     @abstractmethod
     def reply(self, text: str) -> Answer:

@@ -109,7 +109,7 @@ class ClassifierJudge(Judge):
     """Scores the prompt and completion with a sequence classifier.
 
     With one label, the score is the sigmoid of its logit (or the logit itself with ``squash=False``). With several
-    labels, it is the probability of ``label``.
+    labels, the score is the probability of ``label``.
     """
 
     squash: bool = True

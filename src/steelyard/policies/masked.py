@@ -80,8 +80,8 @@ class MaskedPolicy(Policy):
         return self.tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
 
     def encode_task(self, task: Task, most: int) -> np.ndarray:
-        """Return the token ids of a task. Raise if it exceeds the model's maximum length, has more than ``most`` holes,
-        or is changed by tokenization.
+        """Return the token ids of a task. Raise if the task exceeds the model's maximum length, has more than ``most``
+        holes, or is changed by tokenization.
         """
         ids = self.encode(task.prompt)
         if (limit := self.max_length) is not None and len(ids) > limit:

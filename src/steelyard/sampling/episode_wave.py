@@ -72,7 +72,7 @@ class EpisodeWave(Wave):
         return row.finished is not None and self.turns.is_over(row.key)
 
     def _park(self) -> None:
-        """Move finished rows behind the batch."""
+        """Move finished rows out of the batch, to the rows after it."""
         for place in reversed(range(self.batch)):
             if self.rows[place].finished:
                 self.batch -= 1

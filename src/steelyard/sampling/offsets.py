@@ -17,7 +17,7 @@ from steelyard.types import IntArray
 CONTEXT = 8
 """Number of preceding tokens to decode with a token. A UTF-8 character spans at most 4 bytes and so 4 tokens."""
 INCOMPLETE = "\N{REPLACEMENT CHARACTER}"
-"""Appears in decoded text for bytes that are not (yet) a complete character."""
+"""Appears in decoded text in place of bytes that are not (yet) a complete character."""
 
 
 class TextOffsets:

@@ -14,7 +14,7 @@ import cloudpickle
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
 from pydantic.json_schema import GenerateJsonSchema
-from typing_extensions import TypedDict  # pydantic requires this one before Python 3.12
+from typing_extensions import TypedDict  # pydantic requires this TypedDict before Python 3.12
 
 from steelyard.errors import ConfigError
 from steelyard.text import bounded

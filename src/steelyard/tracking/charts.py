@@ -129,7 +129,7 @@ class ChartTracker:
         self._logged_to: os.stat_result | None = None
 
     def log(self, step: int, metrics: Mapping[str, Metric]) -> None:
-        """Remember the folder; the chart is drawn from the file."""
+        """Remember the run folder; the chart is drawn later, from the metrics file."""
         if self._logged_to is None:
             self._logged_to = self.folder.stat()
 

@@ -218,7 +218,7 @@ def verifier_entries(config: Sections) -> Iterator[Problem]:
         if entry.model is not None and entry.kind is None:
             yield Problem(f"{key}.kind", None, "is required with model: classifier or likelihood")
         if entry.model is None and entry.kind is not None:
-            yield Problem(f"{key}.kind", entry.kind, "applies only to a model; remove it")
+            yield Problem(f"{key}.kind", entry.kind, "applies only to an entry with a model; remove the key")
         if entry.size is not None and entry.mode != "batch":
             yield Problem(f"{key}.size", entry.size, "applies only to mode = 'batch'; remove it, or set mode")
         if entry.size is None and entry.mode == "batch" and entry.model is None:

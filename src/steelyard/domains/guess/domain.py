@@ -113,7 +113,7 @@ class Guess(Domain):
         return draw_game(_game(artifact.text, artifact.spec))
 
     def report(self, text: str, spec: Mapping[str, Any] | None = None) -> Report:
-        """Play the numbers in a file; ``spec`` gives ``low``, ``high`` and ``hidden``."""
+        """Play a game with the numbers in a file; ``spec`` gives ``low``, ``high`` and ``hidden``."""
         try:
             asked = _game(text, spec)
         except Invalid as error:
@@ -175,7 +175,7 @@ def split_of(low: int, high: int) -> Split:
 
 
 def _game(text: str, spec: Mapping[str, Any] | None) -> list[Question]:
-    """Play the numbers in a text; raise ``Invalid`` without a spec or without numbers."""
+    """Play a game with the numbers in the text; raise ``Invalid`` if there is no spec or no number."""
     names = ("low", "high", "hidden")
     if spec is None or any(name not in spec for name in names):
         raise Invalid(f"a game needs {', '.join(names)}")

@@ -95,7 +95,7 @@ class WorkerHandle:
         self._numbers: deque[int] = deque()
         """Random numbers of the pending calls. A verifier cannot guess them and so cannot answer for other samples."""
         self.calls: deque[Call] = deque()
-        """Calls sent to the worker and not yet answered. The worker is processing the first one."""
+        """Calls sent to the worker and not yet answered. The worker is processing the first of them."""
         self.failed_starts = 0
         """Number of consecutive workers and fork servers that ended before they were ready."""
         self.ever_ready = False

@@ -132,7 +132,7 @@ def _jsonl_rows(path: Path) -> Iterator[tuple[str, Any]]:
             try:
                 yield f"{path}, line {number}", json.loads(line)
             except json.JSONDecodeError as error:
-                raise DataError(f"{path}, line {number}: not JSON: {error.msg} at column {error.colno}") from None
+                raise DataError(f"{path}, line {number}: not JSON ({error.msg} at column {error.colno})") from None
 
 
 def _parquet_rows(path: Path) -> Iterator[tuple[str, Any]]:
