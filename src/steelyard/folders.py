@@ -189,7 +189,7 @@ class RunLock:
     """Lock a run folder for this process, creating the folder if necessary.
 
     The kernel holds the lock (``flock``) and releases it when the process ends for any reason, so locks never become
-    stale. Child processes do not inherit it.
+    stale. Child processes do not inherit the lock.
     """
 
     def __init__(self, folder: Path) -> None:

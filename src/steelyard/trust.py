@@ -1,9 +1,9 @@
 """List the code that a recipe or run folder would execute, and record which code the user has approved.
 
-Recipes and run folders are data: opening someone else's executes only code named on the command line. Any other code
-named in the configuration is listed without being imported, and requires ``--trust`` once. Agreements are stored in the
-user's state folder, which an unpacked archive cannot reach. See docs/security.md for the rules and the reasons behind
-them.
+Recipes and run folders are data: opening those of someone else executes only code named on the command line. Any other
+code named in the configuration is listed without being imported, and requires ``--trust`` once. Agreements are stored
+in the user's state folder, which an unpacked archive cannot reach. See docs/security.md for the rules and the reasons
+behind them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Core data types of Steelyard: frozen dataclasses passed between components.
 
-Read this file first. A *task* describes what to produce. A *sample* is what the policy produced for it. A *verdict*
+Read this file first. A *task* describes what to produce. A *sample* is the policy's output for a task. A *verdict*
 is the verifier's result for one sample. A *group* is one task with its samples and their verdicts.
 
 Nothing here imports torch, so verifier workers start quickly and use little memory.
@@ -266,7 +266,8 @@ class Verdict:
     tries: int = 1
     """Number of times the verifier was run."""
     open_floor: bool = False
-    """Rejected without a declared floor; ``settle_floors`` sets ``reward`` from the group's scored samples."""
+    """Whether the sample was rejected without a declared floor; ``settle_floors`` sets ``reward`` from the group's
+    scored samples."""
     reply: Reply | None = None
     """The reply with which the episode continues, if it is not over."""
 
@@ -310,7 +311,9 @@ class Verdict:
 
     @property
     def verifier_failed(self) -> bool:
-        """Whether the verifier failed: the sample is unscored, or rejected because all attempts failed alike."""
+        """Whether the verifier failed: the sample is unscored, or rejected because all attempts failed in the same
+        way.
+        """
         return self.status == "unscored" or bool(self.cause)
 
     def to_json(self) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Aggregation of per-decision losses into one loss: ``loss = sum_N weight_N * loss_N``.
 
-The weights are computed once per minibatch, so the losses of its microbatches add up however it is split. Samples
-without decisions do not count towards any denominator.
+The weights are computed once per minibatch, so the losses of its microbatches add up, however the minibatch is split.
+Samples without decisions do not count towards any denominator.
 """
 
 from __future__ import annotations

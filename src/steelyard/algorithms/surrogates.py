@@ -1,4 +1,4 @@
-"""Per-decision surrogate losses. Minimising them makes decisions with a positive advantage more likely.
+"""Per-decision surrogate losses. Minimising these losses makes decisions with a positive advantage more likely.
 
 ``rho = exp(logp - old_logp)`` is the probability ratio of the current to the old policy. With a single update per
 rollout, ``old_logp`` is the detached ``logp``, so the ratio is 1 and only its gradient matters.
@@ -21,7 +21,8 @@ from steelyard.defaults import CLIP_RANGES, RATIO_CAP
 from steelyard.errors import ConfigError
 
 MAX_LOG_RATIO = 20.0
-"""Upper bound on log ratios. Without it ``exp`` can overflow, and 0 * inf is NaN in the gradient of a clipped loss."""
+"""Upper bound on log ratios. Without this bound ``exp`` can overflow, and 0 * inf is NaN in the gradient of a clipped
+loss."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,8 +81,8 @@ def gspo(
     """PPO's clip applied to the sequence ratio ``s_i = exp(mean_t log rho_t)`` over the sample's decisions.
 
     Each decision uses ``sg[s_i] * pi / sg[pi]``, which has the value of the sequence ratio and the gradient of the
-    decision's own log-prob. Its mean over the sequence has the gradient of ``s_i A``. Only ``sequence_mean`` takes that
-    mean, so the configuration rejects GSPO with any other aggregation. arXiv 2507.18071.
+    decision's own log-prob. The mean of these terms over the sequence has the gradient of ``s_i A``. Only
+    ``sequence_mean`` takes that mean, so the configuration rejects GSPO with any other aggregation. arXiv 2507.18071.
     """
     log_ratio_N = inp.logp_N.detach() - inp.old_logp_N.detach()
     index_N, count_M = renumber(inp.sample_N)

@@ -23,7 +23,7 @@ from steelyard.errors import CheckpointError
 
 
 def save_shards(folder: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Save this rank's shards. All ranks must call it with the same names and a folder on a shared disk."""
+    """Save this rank's shards. All ranks must call this with the same names and a folder on a shared disk."""
     with _single_process_is_fine():
         writer = HuggingFaceStorageWriter(str(folder), save_distributed=True)
         save(_at_least_1d(tensors), storage_writer=writer, no_dist=_alone())

@@ -1,11 +1,12 @@
 """Checkpoints on a file system: written to a temporary folder, sealed by a manifest, then renamed.
 
-A store contains one folder per checkpoint, such as ``step-00000120/``. Each holds the folders that its writers filled
-(``model/``, ...), one safetensors file per tensor tree (``optimiser.safetensors``), ``state.json`` and
+A store contains one folder per checkpoint, such as ``step-00000120/``. Each checkpoint contains the folders that its
+writers filled (``model/``, ...), one safetensors file per tensor tree (``optimiser.safetensors``), ``state.json`` and
 ``manifest.json``. Folders whose names start with a dot are incomplete. Killing the process at any time leaves every
 finished checkpoint intact.
 
-Only one process may write to a store. Others may read it at the same time; reading never changes anything on disk.
+Only one process may write to a store. Other processes may read it at the same time; reading never changes anything on
+disk.
 """
 
 from __future__ import annotations
@@ -110,7 +111,7 @@ class Store:
         """Write a checkpoint after ``step`` steps, delete those no longer kept, and return its folder.
 
         ``folders`` are filled by callbacks, ``tensors`` are nested state dicts, ``state`` is plain data (JSON).
-        Saving a step again replaces it.
+        Saving a step again replaces its checkpoint.
         """
         temporary = self.folder / f".writing-{_name(step)}"
         try:

@@ -115,7 +115,7 @@ def grammar_source(table: configs.ConstraintConfig) -> Any:
         raise ConfigError(f"constraint.file {table.file}: not UTF-8 ({error}); save it as UTF-8") from error
     except json.JSONDecodeError as error:
         raise ConfigError(
-            f"constraint.file {table.file}: not valid JSON, which kind = {table.kind} requires: {error}"
+            f"constraint.file {table.file}: not valid JSON, which kind = {table.kind} requires ({error})"
         ) from error
 
 

@@ -102,7 +102,7 @@ def _part_tasks(tasks: configs.TasksConfig, part: configs.MixturePart, domain: D
 
 
 def _own(table: configs.SourceConfig, context: SourceContext) -> Source:
-    """Build a user-defined source. Its class must have the methods of ``Source``."""
+    """Build a user-defined source. The class must have the methods of ``Source``."""
     found = load_user_object(table.kind, what="tasks.source.kind:")
     if not (isinstance(found, type) and issubclass(found, Source)):
         raise ConfigError(

@@ -144,7 +144,7 @@ class TasksConfig(Section):
 
     @property
     def brings_tasks(self) -> bool:
-        """Whether the table lists tasks. For a domain it may only set ``system``, ``chat`` and ``source``."""
+        """Whether the table lists tasks. For a domain, the table may only set ``system``, ``chat`` and ``source``."""
         return self.model_copy(update={"system": None, "chat": "auto", "source": None}) != TasksConfig()
 
 

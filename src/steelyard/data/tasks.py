@@ -126,8 +126,8 @@ def _encodable(text: str, where: str) -> str:
         text.encode()
     except UnicodeEncodeError as error:
         raise DataError(
-            f"{where}: the prompt contains a lone surrogate ({text[error.start]!a}) at {error.start}, which is not a "
-            "valid character; remove it"
+            f"{where}: the prompt contains a lone surrogate ({text[error.start]!a}) at index {error.start}, which is "
+            "not a valid character; remove it"
         ) from None
     return text
 

@@ -69,7 +69,9 @@ def replicate(policy: Policy) -> DistributedDataParallel:
 
 
 def layers_of(policy: Policy) -> list[nn.Module]:
-    """Return the blocks that transformers never splits. Sharding changes their class, so base classes count too."""
+    """Return the blocks that transformers never splits. Sharding changes the class of these blocks, so base classes
+    count too.
+    """
     kinds = set(getattr(policy.base, "_no_split_modules", None) or ())
     return [module for module in policy.base.modules() if kinds & {kind.__name__ for kind in type(module).__mro__}]
 

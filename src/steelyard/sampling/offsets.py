@@ -27,7 +27,7 @@ class TextOffsets:
         self._decode = decode
         id_of: dict[str, int] = tokenizer.get_vocab()
         self._bytes = frozenset(id_of[name] for byte in range(256) if (name := f"<0x{byte:02X}>") in id_of)
-        """Byte tokens (sentencepiece). A run of them is decoded as text only if the complete run is valid."""
+        """Byte tokens (sentencepiece). A run of byte tokens is decoded as text only if the complete run is valid."""
         self._added: dict[int, int | None] = {}
         """Number of characters that a token adds after another token, or None if that depends on its neighbours."""
         self._neighbour: int | None = None

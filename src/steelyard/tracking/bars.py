@@ -22,7 +22,7 @@ Advance = Callable[..., None]
 def progress_bar(what: str, total: int, *, clock: Callable[[], float] = time.monotonic) -> Iterator[Advance]:
     """Show a progress bar on stderr while the block runs, and yield the function that advances it.
 
-    Without a terminal, it prints a line at the start, and more lines if the work takes a long time.
+    Without a terminal, a line is printed at the start, and more lines follow if the work takes a long time.
     """
     console = Screen(stderr=True, highlight=False)
     if not console.is_terminal:

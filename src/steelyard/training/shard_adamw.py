@@ -60,7 +60,7 @@ class ShardAdamW8bit(torch.optim.Optimizer):
         return {"step": torch.zeros(())} | fresh_states(weight)
 
     def _share_states(self, engine: Any, locals_: list[nn.Parameter]) -> None:
-        """Give the engine its states. These states share the memory of the tensors in ``state``."""
+        """Give the bitsandbytes optimiser its states. These states share the memory of the tensors in ``state``."""
         owner = {id(local): weight for weight, local in self._local.items()}
         for index, local in enumerate(locals_):
             if local.grad is None:

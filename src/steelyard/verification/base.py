@@ -1,9 +1,9 @@
 """The interfaces of verifiers and pools.
 
-A *verifier* scores items. Its *mode* declares how many items it takes per call: one, a batch of any items, or all
-samples of one task. A *pool* accepts items as the sampler finishes them, calls the verifier according to its mode and
-returns the verdicts in the order in which they finish. Pools that run inline, in processes and on a cluster share one
-interface.
+A *verifier* scores items. Its *mode* declares how many items the verifier takes per call: one, a batch of any items, or
+all samples of one task. A *pool* accepts items as the sampler finishes them, calls the verifier according to its mode
+and returns the verdicts in the order in which they finish. Pools that run inline, in processes and on a cluster share
+one interface.
 """
 
 from __future__ import annotations
@@ -94,7 +94,8 @@ class Verifier(ABC):
     deterministic: bool = False
     """Whether equal items always get equal verdicts."""
     isolate: bool = True
-    """Whether the verifier runs in a separate process. Use ``False`` only if it is fast and cannot crash or hang."""
+    """Whether the verifier runs in a separate process. Use ``False`` only if the verifier is fast and cannot crash or
+    hang."""
     blame: Mapping[str, Outcome] = MappingProxyType({})
     """Result of a persistent failure, by its cause: ``{"timeout": "rejected"}``."""
     sessions: bool = False

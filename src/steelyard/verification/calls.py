@@ -139,7 +139,7 @@ class CallQueue:
             (self._calls if home is None else self._own.setdefault(home, deque())).append(call)
 
     def put_back(self, calls: Sequence[Call]) -> None:
-        """Put calls at the front, in this order. Any worker may take them."""
+        """Put calls at the front, in this order. Any worker may take these calls."""
         for call in calls:
             self._forget_key(call.items[0].sample.key)
         self._calls.extendleft(reversed(calls))

@@ -39,7 +39,7 @@ def verdict_of(raw: object, text: str, *, floor: float | None, success_at: float
     - A number r gives reward r, with success if r >= ``success_at``.
     - None is unscored with the cause "no score".
     - An ``Invalid`` in a list of scores is rejected with the floor.
-    - A Verdict is checked. If it is rejected without a floor, it gets ``floor``.
+    - A Verdict is checked. A rejected one without a floor gets ``floor``.
     """
     if raw is None:
         return Verdict.unscored(Cause.NO_SCORE, "the verifier returned None (missing return statement?)")

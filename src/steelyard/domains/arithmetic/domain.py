@@ -39,7 +39,7 @@ class Arithmetic(Domain):
     max_terms: int = 3
     """Maximum number of terms in an expression; the minimum is two."""
     tasks: int = 2000
-    """Training tasks; validation and held-out tasks are a tenth as many."""
+    """Number of training tasks; there are a tenth as many validation tasks and held-out tasks."""
     example: Literal["none", "answer", "call"] = "none"
     """Example to include in every prompt: a direct answer, or one that calls the calculator."""
     seed: int = 0

@@ -40,7 +40,7 @@ ACTIONS: dict[str, Callable[..., ActionSpace]] = {
     "absolute": Absolute,
     "text": Lines,
 }
-"""Action spaces by name. Each takes the world, the maximum number of bricks, and its own options."""
+"""Action spaces by name. Each action space takes the world, the maximum number of bricks, and its own options."""
 SPLITS: tuple[Split, ...] = ("train", "validation", "held_out")
 MAX_BUILD_ATTEMPTS = 50
 """Maximum number of times to rebuild an example that is too large."""

@@ -23,7 +23,7 @@ def split_text(text: str, tokenizer: str = "") -> Sequence[str]:
 
 
 def token_texts(tokenizer: Any, text: str) -> list[str]:
-    """Return the text of each token. Joined together, they equal the input if the tokenizer is lossless at the
+    """Return the text of each token. Joined together, the texts equal the input if the tokenizer is lossless at the
     character level.
     """
     ids = tokenizer.encode(text, add_special_tokens=False).ids

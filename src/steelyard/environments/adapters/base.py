@@ -17,7 +17,7 @@ from steelyard.errors import DataError, MissingExtraError
 from steelyard.types import Prompt, Task
 
 SEED = "seed"
-"""Entry of a task's spec: the seed from which the environment starts."""
+"""Key in a task's spec that holds the seed from which the environment starts."""
 
 
 class AdaptedEnvironment(SessionEnvironment):
@@ -84,7 +84,7 @@ def require_same_start(task: Task, observation: str) -> None:
     if not shown.endswith(observation):
         raise NotReproducibleError(
             f"task {task.id}: the environment started with {observation[:200]!r}, but the prompt of the episode does "
-            "not end with it; derive the start from the task alone"
+            "not end with it; make the initial observation depend on the task alone"
         )
 
 

@@ -35,7 +35,7 @@ class Rollouts(Protocol):
     def parts(self) -> RolloutParts: ...
 
     def take(self, step: int, watch: Stopwatch) -> StepGroups:
-        """Return the groups to learn from at ``step``. Blocks until they are verified."""
+        """Return the groups to learn from at ``step``. Blocks until the groups are verified."""
         ...
 
     def fetch(self, groups: Sequence[GroupSummary]) -> list[Group]:

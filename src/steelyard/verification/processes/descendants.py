@@ -64,7 +64,7 @@ def end_children(keep: frozenset[int] = frozenset(), *, timeout: float = 10.0) -
 
 
 def _reaped(pid: int) -> bool:
-    """Reap the child if it has ended. Returns whether it is gone."""
+    """Reap the child if it has ended. Returns whether the child is gone."""
     try:
         return os.waitpid(pid, os.WNOHANG)[0] == pid
     except ChildProcessError:

@@ -34,7 +34,7 @@ NO_CONNECTION = 217
 CALL_NUMBER = struct.Struct("<Q")
 """Call number that precedes the items of a request; the answer repeats it."""
 MAX_LEFTOVER_THREADS = 32
-"""Number of threads that a verifier may leave running, for example an event loop. More than that is a leak."""
+"""Number of threads that a verifier may leave running, for example an event loop. A larger number counts as a leak."""
 CLOSING_SECONDS = 2.0
 """Time allowed for closing the sessions of a worker that ends."""
 
@@ -46,7 +46,7 @@ class WorkerRules:
     limits: WorkerLimits
     recycling: Recycling
     keep_children: bool = False
-    """Whether processes started by the verifier live as long as the worker, instead of ending with the item."""
+    """Whether processes started by the verifier run as long as the worker, instead of ending with the item."""
     sessions: bool = False
     """Whether the verifier keeps sessions, which are closed before the worker ends."""
 

@@ -59,7 +59,7 @@ class TwoStep(BaseActionSpace):
         """Write each brick relative to a pivot within reach.
 
         On the ground the pivot is the last brick there, or the ground if that brick is too far away. In higher layers
-        it is the last brick that touches the new one from above or below, or else the last brick within reach.
+        the pivot is the last brick that touches the new one from above or below, or else the last brick within reach.
         """
         return " ".join(self._words(structure.bricks, index) for index in range(len(structure)))
 
