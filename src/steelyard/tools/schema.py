@@ -78,7 +78,7 @@ class Tool:
             if name not in self.hints:
                 raise ConfigError(
                     f"tool {self.name}: parameter {name!r} has no type; annotate it, as in `{name}: int`, so that the "
-                    "model can be told what to pass"
+                    "model knows what to pass"
                 )
             about = Field(description=self._about[name]) if name in self._about else Field()
             typed = Annotated[self.hints[name], about]
