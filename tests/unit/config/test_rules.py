@@ -248,7 +248,10 @@ ENTRIES = [
     ("{weight = 2}", "needs exactly one of function (module:function) and model (hub id or folder)"),
     ('{function = "a:b", model = "m", kind = "classifier"}', "needs exactly one of function"),
     ('{model = "m"}', "verify.verifiers.0.kind: is required with model: classifier or likelihood"),
-    ('{function = "a:b", kind = "classifier"}', "verify.verifiers.0.kind = 'classifier': applies only to a model"),
+    (
+        '{function = "a:b", kind = "classifier"}',
+        "verify.verifiers.0.kind = 'classifier': applies only to an entry with a model",
+    ),
     ('{function = "a:b", size = 3}', "verify.verifiers.0.size = 3: applies only to mode = 'batch'"),
     ('{function = "a:b", mode = "batch"}', "verify.verifiers.0.mode = 'batch': needs verify.verifiers.size"),
 ]
