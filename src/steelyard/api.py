@@ -141,7 +141,7 @@ def _merge_parts(data: dict[str, Any], parts: Parts) -> tuple[Supplied, list[str
 
 
 def _tool_paths(tools: Any) -> list[str] | None:
-    """Return how the configuration names the tools; ``None`` if it cannot name all of them."""
+    """Return the tools as configuration entries, or ``None`` if the configuration cannot name all of them."""
     if isinstance(tools, str) or not isinstance(tools, Sequence):
         raise ConfigError(f"tools = {shown(tools)} must be a list of functions, names or import paths")
     paths = [tool_path(tool) for tool in cast("Sequence[Any]", tools)]
@@ -192,8 +192,8 @@ def _renamed(config: Config) -> Config:
     names = (f"{config.run.name}-{number}" for number in itertools.count(2))
     name = next(name for name in names if not (Path(config.run.folder) / name).exists())
     log.warning(
-        "%s already contains a run, so this run goes to %s (resume=True continues the old run, and overwrite=True "
-        "replaces it)",
+        "%s already contains a run, so this run is written to %s (resume=True continues the old run, and "
+        "overwrite=True replaces it)",
         run_folder(config),
         Path(config.run.folder) / name,
     )

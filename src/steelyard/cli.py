@@ -132,7 +132,9 @@ def _call(words: list[str]) -> int:
     if name not in COMMANDS:
         from steelyard.suggest import did_you_mean
 
-        raise ConfigError(f"there is no command {name!r}{did_you_mean(name, COMMANDS)} (run `steelyard` to list them)")
+        raise ConfigError(
+            f"there is no command {name!r}{did_you_mean(name, COMMANDS)} (run `steelyard` to list all commands)"
+        )
     module = import_module(f"steelyard.commands.{COMMANDS[name][0]}")
     parser = parser_of(name, module, with_epilog=_wants_help(rest))
     plain, overrides = split_overrides(rest, options_of(parser))

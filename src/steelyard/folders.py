@@ -54,7 +54,7 @@ def in_run(path: str, folder: Path) -> str:
 
 
 def run_at(path: Path) -> tuple[Path, str | None] | None:
-    """Find the run at a path. If the path is one of its checkpoints, also return the step."""
+    """Find the run at a path. If the path is a checkpoint of the run, also return its step."""
     for run in (path, Path("runs") / path):
         if (run / "config.toml").is_file():
             return run, None
@@ -176,7 +176,7 @@ def write_run_info(folder: Path, about: Mapping[str, Any]) -> None:
 
 
 def read_run_info(folder: Path) -> dict[str, Any]:
-    """Read ``run.json``; return an empty dict if it is missing or damaged, since no run depends on it."""
+    """Read ``run.json``; return an empty dict if it is missing or corrupt, since no run depends on it."""
     path = folder / "run.json"
     try:
         found = json.loads(path.read_bytes()) if path.is_file() else {}
@@ -189,7 +189,7 @@ class RunLock:
     """Lock a run folder for this process, creating the folder if necessary.
 
     The kernel holds the lock (``flock``) and releases it when the process ends for any reason, so locks never become
-    stale. Child processes do not inherit it.
+    stale. Child processes do not inherit the lock.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -225,7 +225,7 @@ class RunLock:
             ) from None
         except OSError as error:
             log.warning(
-                "%s: the file system does not support locks (%s); do not train this run in two processes at once",
+                "%s: the file system does not support locks (%s); do not train this run in two processes",
                 self.folder,
                 error,
             )

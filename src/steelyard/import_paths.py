@@ -80,8 +80,8 @@ def _nearest(name: str, owner: object) -> str:
 def make_importable(module: str) -> None:
     """Put the working directory first on the search path if it contains the module.
 
-    For other modules, the search path stays unchanged: later imports would look in the working directory first, and
-    that directory may be untrusted.
+    For other modules, the search path stays unchanged; otherwise later imports would look in the working directory
+    first, which may be untrusted.
     """
     folder, top = str(Path.cwd()), module.partition(".")[0]
     if folder in sys.path or "" in sys.path:

@@ -171,7 +171,7 @@ class Run:
         """Load the model at a checkpoint; the most recently opened model stays loaded."""
         self._require("model", "domain", "constraint", "tools")
         if self._opened is None or self._opened[0] != checkpoint:
-            self._opened = None  # free it before loading the next one: both may not fit in memory
+            self._opened = None  # free the old model first: two models may not fit in memory
             self._opened = (checkpoint, open_policy(self.config, self.folder, checkpoint, self._parts))
         return self._opened[1]
 

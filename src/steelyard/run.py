@@ -55,7 +55,7 @@ def run_locked(lock: RunLock, config: Config, supplied: Supplied, *, resume: boo
                 if failed_restarts >= MAX_FAILED_RESTARTS or (trainer is not None and trainer.stopping):
                     raise
                 log.warning("step %d: %s", step, error)
-                trainer = None  # free it before building the next one: both may not fit in memory
+                trainer = None  # free the old trainer first: two may not fit in memory
 
 
 def run_and_report(config: Config, supplied: Supplied, *, resume: bool, overwrite: bool = False) -> None:

@@ -13,4 +13,4 @@ SPECIAL_TOKENS: Final = (PAD, BOS, EOS)
 INPUT_ROLES: Final = ("pad", "bos", "cls", "mask")
 """Roles of the special tokens that occur only in a model's input: padding, start and mask."""
 UNKNOWN: Final = "[UNK]"
-"""The unknown token. Closed vocabularies lack it, and ``tokenizers`` names it in errors about unknown words."""
+"""The unknown token, which closed vocabularies lack. ``tokenizers`` names it in errors about unknown words."""

@@ -1,9 +1,9 @@
 """List the code that a recipe or run folder would execute, and record which code the user has approved.
 
-Recipes and run folders are data: opening someone else's executes only code named on the command line. Any other code
-named in the configuration is listed without being imported, and requires ``--trust`` once. Agreements are stored in the
-user's state folder, which an unpacked archive cannot reach. See docs/security.md for the rules and the reasons behind
-them.
+Recipes and run folders are data: opening those of someone else executes only code named on the command line. Any other
+code named in the configuration is listed without being imported, and requires ``--trust`` once. Agreements are stored
+in the user's state folder, which an unpacked archive cannot reach. See docs/security.md for the rules and the reasons
+behind them.
 """
 
 from __future__ import annotations
@@ -214,7 +214,7 @@ def _working_folder_importable() -> Iterator[None]:
 
 def _is_neighbour(reference: Reference) -> bool:
     """Whether a recipe in the working directory may use this reference without asking: a module or package there or in
-    ``src`` (nothing installed), or ``tracking.wandb``.
+    ``src`` (but not an installed one), or ``tracking.wandb``.
     """
     here = Path.cwd()
     if not reference.effect.startswith("imports ") or not reference.sources:

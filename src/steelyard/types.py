@@ -1,6 +1,6 @@
 """Core data types of Steelyard: frozen dataclasses passed between components.
 
-Read this file first. A *task* describes what to produce. A *sample* is what the policy produced for it. A *verdict*
+Read this file first. A *task* describes what to produce. A *sample* is the policy's output for a task. A *verdict*
 is the verifier's result for one sample. A *group* is one task with its samples and their verdicts.
 
 Nothing here imports torch, so verifier workers start quickly and use little memory.
@@ -54,7 +54,9 @@ class Task:
 
 
 class SampleKey(NamedTuple):
-    """Identifies a sample within a run. It fixes the order of batches and seeds every random draw for the sample."""
+    """Identifies a sample within a run. The key fixes the order of batches and seeds every random draw for the
+    sample.
+    """
 
     step: int
     slot: int
@@ -159,9 +161,9 @@ class Turn(NamedTuple):
 class Sample:
     """One completion of a task, with everything the learner needs to recompute its log-probs.
 
-    An *episode* is a completion of several turns: what the policy wrote and, as context, the replies of its
-    environment. It is one row of tokens unless the chat template rewrote the conversation on the way; then each
-    rewritten conversation starts a new row. All rows share the key, the verdict and the credit of the episode.
+    An *episode* is a completion of several turns: the policy's turns and, as context, the environment's replies. It is
+    one row of tokens unless the chat template rewrote the conversation in between; each rewritten conversation starts a
+    new row. All rows share the key, the verdict and the credit of the episode.
     """
 
     key: SampleKey
@@ -170,16 +172,16 @@ class Sample:
     forward pass, each as long as the completion."""
     prompt_length: int
     text: str
-    """The completion as text: all its tokens except the end token. Of an episode: the texts of its turns, joined."""
+    """The completion as text: all its tokens except the end token. For an episode, the joined texts of its turns."""
     finish: FinishReason
     decisions: Decisions
     policy_version: int = 0
     turns: tuple[Turn, ...] = ()
-    """The turns of an episode in order, the replies included; empty for a single turn."""
+    """The turns of an episode in order, including replies; empty if the sample is not an episode."""
     earlier_rows: tuple[Sample, ...] = ()
     """Rows of the episode before the chat template rewrote the conversation."""
     observation: Prompt | None = None
-    """The initial observation of an episode, for display: its environment may replace the task's prompt."""
+    """The initial observation of an episode, for display; it may differ from the task's prompt."""
 
     @property
     def rows(self) -> tuple[Sample, ...]:
@@ -215,16 +217,16 @@ class SampleSummary(NamedTuple):
     truncated: bool
     policy_version: int
     turns: int = 0
-    """Turns of the policy in an episode; 0 for a sample that is not an episode."""
+    """Number of policy turns in an episode; 0 for a sample that is not an episode."""
     finish: FinishReason = "stop"
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """The answer of an environment to a turn of the policy: the episode continues with it."""
+    """An environment's reply to a turn of the policy, with which the episode continues."""
 
     messages: tuple[Message, ...]
-    """Chat messages with a role other than ``assistant``; their contents alone if prompts are plain text."""
+    """Chat messages with a role other than ``assistant``; if prompts are plain text, only their contents are used."""
     reward: float | None = None
     """Reward of the turn that the policy just wrote; the rewards of all turns add up to that of the episode."""
     spec: Mapping[str, Any] = field(default_factory=dict[str, Any])
@@ -232,7 +234,7 @@ class Reply:
 
     @staticmethod
     def text(content: str, *, reward: float | None = None, spec: Mapping[str, Any] | None = None) -> Reply:
-        """Build a reply of one user message."""
+        """Build a reply that consists of one user message."""
         return Reply(({"role": "user", "content": content},), reward, dict(spec or {}))
 
 
@@ -264,9 +266,10 @@ class Verdict:
     tries: int = 1
     """Number of times the verifier was run."""
     open_floor: bool = False
-    """Rejected without a declared floor; ``settle_floors`` sets ``reward`` from the group's scored samples."""
+    """Whether the sample was rejected without a declared floor; ``settle_floors`` sets ``reward`` from the group's
+    scored samples."""
     reply: Reply | None = None
-    """What the episode continues with."""
+    """The reply with which the episode continues, if it is not over."""
 
     @staticmethod
     def continues(reply: Reply) -> Verdict:
@@ -292,12 +295,12 @@ class Verdict:
         return Verdict("unscored", cause=cause, reason=reason, detail=detail, tries=tries)
 
     def with_floor(self, floor: float | None) -> Verdict:
-        """Copy with the floor as its reward; ``None``: 0 until ``settle_floors`` decides."""
+        """Return a copy with the floor as reward; with ``None``, the reward is 0 until ``settle_floors`` sets it."""
         reward = 0.0 if floor is None else floor
         return replace(self, reward=reward, steps=(), turn_rewards=(), open_floor=floor is None)
 
     def with_reward(self, reward: float) -> Verdict:
-        """Copy with another reward; the difference falls on the last turn."""
+        """Return a copy with another reward; the difference is added to the last turn."""
         turns = self.turn_rewards and (*self.turn_rewards[:-1], self.turn_rewards[-1] + reward - self.reward)
         return replace(self, reward=reward, turn_rewards=turns)
 
@@ -308,7 +311,9 @@ class Verdict:
 
     @property
     def verifier_failed(self) -> bool:
-        """Whether the verifier failed: the sample is unscored, or rejected because all attempts failed alike."""
+        """Whether the verifier failed: the sample is unscored, or rejected because all attempts failed in the same
+        way.
+        """
         return self.status == "unscored" or bool(self.cause)
 
     def to_json(self) -> dict[str, Any]:

@@ -87,7 +87,7 @@ def estimator(name: str, k: int | None = None) -> Estimator:
     """Return the estimator called ``name`` with ``k`` bound, or load a custom one from ``"module:function"``."""
     if ":" in name:
         return custom_estimator(name, k)
-    hint = "; or name a function of yours as 'module:function'"
+    hint = "; or pass your own function as 'module:function'"
     found = look_up("advantage estimator", name, {**ESTIMATORS, **SUBSET_ESTIMATORS}, hint)
     if name not in SUBSET_ESTIMATORS:
         if k is not None:

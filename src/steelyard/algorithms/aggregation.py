@@ -1,7 +1,7 @@
 """Aggregation of per-decision losses into one loss: ``loss = sum_N weight_N * loss_N``.
 
-The weights are computed once per minibatch, so the losses of its microbatches add up however it is split. Samples
-without decisions do not count towards any denominator.
+The weights are computed once per minibatch, so the losses of its microbatches add up, however the minibatch is split.
+Samples without decisions do not count towards any denominator.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ AGGREGATIONS: dict[str, Callable[[Tensor, float | None], Tensor]] = {
 def decision_weights(
     name: str, sample_N: Tensor, *, length: float | None = None, dtype: torch.dtype = torch.float32
 ) -> Tensor:
-    """Return the weight of each decision of a minibatch. ``sample_N`` holds their sample indices (any integers).
+    """Return the weight of each decision in a minibatch. ``sample_N`` holds the sample index of each (any integers).
 
-    With M samples that have decisions: ``sequence_mean`` is 1 / (|o_i| M), ``token_mean`` is 1 / N, and ``constant`` is
-    1 / (length M). Only ``constant`` uses ``length``.
+    For N decisions in M samples, |o_i| of them in sample i, the weight is 1 / (|o_i| M) for ``sequence_mean``, 1 / N
+    for ``token_mean`` and 1 / (length M) for ``constant``. Only ``constant`` uses ``length``.
     """
     require_flat(sample_N=sample_N)
     weight_per_sample = look_up("aggregation", name, AGGREGATIONS)

@@ -17,7 +17,7 @@ from steelyard.suggest import did_you_mean, nearest_or_all
 
 
 def custom_estimator(path: str, k: int | None = None) -> Callable[..., Tensor]:
-    """Load ``"module:function"`` and check every result it returns. The working directory is importable.
+    """Load ``"module:function"`` and check every result it returns. Modules in the working directory can be imported.
 
     The function receives ``reward_M`` (float64) and ``group_M``, ``k`` as a keyword argument if configured, and each
     field of `SampleFacts` that it names as an additional parameter.
@@ -36,7 +36,7 @@ def custom_estimator(path: str, k: int | None = None) -> Callable[..., Tensor]:
 def _load(path: str) -> Callable[..., Any]:
     function = load_user_object(path, what="advantage estimator")
     if not callable(function):
-        raise ConfigError(f"advantage estimator {path!r} is a {type(function).__name__}, not a function")
+        raise ConfigError(f"advantage estimator {path!r} must be a function, not {type(function).__name__}")
     return function
 
 

@@ -29,8 +29,8 @@ RewardEstimator = Callable[[Tensor, Tensor], Tensor]
 class RewardParts(dict[str, Tensor]):
     """The named reward parts of the verdicts: ``parts["correct"]`` has shape ``[M]`` in float64.
 
-    The entry is NaN for a sample without that part, for example a rejected one. Replace it with ``torch.nan_to_num`` or
-    ``torch.where``.
+    The entry is NaN for a sample without that part, for example a rejected one. Use ``torch.nan_to_num`` or
+    ``torch.where`` to replace NaN.
     """
 
     def __init__(self, parts: Sequence[Mapping[str, float]]) -> None:
@@ -40,7 +40,7 @@ class RewardParts(dict[str, Tensor]):
         )
         self.samples = len(parts)
         self.missing: set[str] = set()
-        """Names that were looked up although no sample has them."""
+        """Reward parts that were looked up but that no sample has."""
 
     def __missing__(self, name: str) -> Tensor:
         self.missing.add(name)

@@ -14,8 +14,8 @@ from torch import Tensor
 from steelyard.algorithms.flat import renumber, require_flat
 
 RELATIVE_TOLERANCE = 1e-12
-"""Rewards of a group count as equal if they differ by at most this fraction of their magnitude. This allows for the
-rounding error of thousands of float64 operations."""
+"""Rewards of a group count as equal if they differ by at most this fraction of their magnitude. The tolerance allows
+for the rounding error of thousands of float64 operations."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

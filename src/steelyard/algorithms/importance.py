@@ -1,8 +1,9 @@
 """Importance correction for a sampler whose probabilities differ from the learner's.
 
-The causes are different kernels, bfloat16, stale weights and replay. Three log-probs are distinguished: *behaviour*,
-recorded by the sampler; *old*, the learner's at the start of the update; and *current*, the learner's now. The
-surrogates clip the ratio current / old. This module corrects the mismatch with the ratio old / behaviour.
+Probabilities differ because of other kernels, bfloat16 rounding, stale weights or replay. Three log-probs are
+distinguished: *behaviour*, recorded by the sampler; *old*, the learner's at the start of the update; and *current*, the
+learner's now. The surrogates clip the ratio current / old. This module corrects the mismatch with the ratio old /
+behaviour.
 """
 
 from __future__ import annotations

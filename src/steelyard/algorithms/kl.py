@@ -1,9 +1,9 @@
-"""KL divergence to the reference policy: estimators from the sampled token, and an adaptive coefficient.
+"""KL divergence to the reference policy: estimators based on the sampled token, and an adaptive coefficient.
 
 With ``delta_N = logp_N - reference_logp_N``, the estimators k1, k2 and k3 all estimate reverse KL(pi || reference)
 on-policy. As a loss, however, their expected gradients differ:
 
-- k1: zero. The penalty has no effect, so k1 is rejected in the loss. Subtracting it from the reward is correct.
+- k1: zero. A k1 penalty in the loss has no effect, so it is rejected. Subtracting k1 from the reward is correct.
 - k2: the gradient of reverse KL.
 - k3: the gradient of *forward* KL(reference || pi).
 - ``k3_unbiased``, which is rho * k3 with rho = exp(logp - old_logp) not detached: the gradient of reverse KL.
@@ -28,7 +28,7 @@ from steelyard.errors import ConfigError
 
 ADAPTIVE_LIMIT = 0.2
 LOSS_ESTIMATORS = {"k2": False, "k3": False, "k3_unbiased": False, "exact": True}
-"""Estimators allowed in the loss. The value says whether the policy computes the term."""
+"""Maps each estimator that is allowed in the loss to whether the policy computes it."""
 
 
 def k1(delta_N: Tensor) -> Tensor:
@@ -67,7 +67,7 @@ def kl_term(name: str, logp_N: Tensor, reference_logp_N: Tensor, old_logp_N: Ten
         return k3(delta_N)
     if name == "k3_unbiased":
         return torch.exp(logp_N - old_logp_N.detach()) * k3(delta_N)
-    raise ValueError("kl_term has no estimator 'exact', which needs the whole support; use exact_kl_N")
+    raise ValueError("kl_term does not support 'exact', which needs the full support; use the policy's exact_kl_N")
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,7 +65,7 @@ class Objective:
     kl: str | None = None
     """``k2``, ``k3``, ``k3_unbiased`` or ``exact``; ``None`` leaves KL out of the loss."""
     importance_cap: float | None = None
-    """Upper bound of the importance ratio old / behaviour; ``None`` disables the correction."""
+    """Upper bound on the importance ratio old / behaviour; ``None`` disables the correction."""
 
     def __post_init__(self) -> None:
         if self.kl is not None:
@@ -84,7 +84,9 @@ class Objective:
             loss_N = loss_N + kl_coefficient * kl_N
         if entropy_coefficient:
             if inp.entropy_N is None:
-                raise ValueError(f"entropy_coefficient = {entropy_coefficient} needs entropy_N, but the input has none")
+                raise ValueError(
+                    f"entropy_coefficient = {entropy_coefficient} needs entropy_N, which is None; set it in the input"
+                )
             loss_N = loss_N - entropy_coefficient * inp.entropy_N
         loss = (inp.weight_N * loss_N).sum()
         return ObjectiveOutput(loss, self._metrics(inp, surrogate, kl_N, importance_N, loss))
@@ -100,7 +102,7 @@ class Objective:
         exact = LOSS_ESTIMATORS[self.kl]
         field, tensor = ("exact_kl_N", inp.exact_kl_N) if exact else ("reference_logp_N", inp.reference_logp_N)
         if tensor is None:
-            raise ValueError(f"kl {self.kl!r} needs {field}, but the input has none")
+            raise ValueError(f"kl = {self.kl!r} needs {field}, which is None; set it in the input")
         return tensor if exact else importance_N * kl_term(self.kl, inp.logp_N, tensor, inp.old_logp_N)
 
     def _metrics(

@@ -36,9 +36,9 @@ class Interval:
 def wilson_interval(values: Sequence[float], *, level: float = 0.95) -> Interval:
     """Wilson score interval for the mean of success rates or pass@k, one value between 0 and 1 per task. Wilson 1927.
 
-    ``(p + z^2 / 2n -+ z sqrt(p (1 - p) / n + z^2 / 4n^2)) / (1 + z^2 / n)`` with the mean p of n tasks. For a given
-    mean, values of exactly 0 and 1 have the largest variance, so the interval is conservative for values in between.
-    It is valid for few tasks, where the bootstrap is too narrow, and its width is never zero.
+    ``(p + z^2 / 2n -+ z sqrt(p (1 - p) / n + z^2 / 4n^2)) / (1 + z^2 / n)``, where p is the mean over n tasks. For a
+    given mean, values of exactly 0 and 1 have the largest variance, so the interval is conservative for values in
+    between. The interval is valid even for few tasks, where the bootstrap is too narrow, and its width is never zero.
     """
     value_T = _checked(values, level)
     if value_T.min() < 0 or value_T.max() > 1:
@@ -58,9 +58,9 @@ def bootstrap_interval(
 ) -> Interval:
     """Percentile bootstrap interval for the mean over tasks. Efron 1979.
 
-    Resamples the tasks and returns the middle ``level`` of the means. Pass one value per task, not per sample, because
-    samples of the same task are not independent. Values may have any range. With fewer than about 20 tasks the interval
-    is too narrow.
+    Resamples the tasks and returns the interval that contains the central fraction ``level`` of the means. Pass one
+    value per task, not per sample, because samples of the same task are not independent. Values may have any range.
+    With fewer than about 20 tasks the interval is too narrow.
     """
     value_T = _checked(values, level)
     rng = np.random.default_rng(seed)

@@ -45,5 +45,5 @@ def handle_truncated(
 
 
 def clip_advantages(advantage_M: Tensor, limit: float | None) -> Tensor:
-    """Return ``clamp(A, -limit, limit)``; ``None`` disables clipping. This is independent of the ratio clip."""
+    """Return ``clamp(A, -limit, limit)``; ``None`` disables clipping. Ratio clipping is separate."""
     return advantage_M if limit is None else advantage_M.clamp(-limit, limit)

@@ -38,7 +38,7 @@ def pass_at_k(reward_M: Tensor, group_M: Tensor, *, k: int) -> Tensor:
 
 
 def _pass_at_k_values(size: int, wrong: int, k: int) -> tuple[float, float]:
-    """Return the advantages of a correct and of a wrong sample.
+    """Return the advantages of a correct sample and a wrong one.
 
     The test for zero spread compares integers, so it is exact.
     """
@@ -53,9 +53,9 @@ def _pass_at_k_values(size: int, wrong: int, k: int) -> tuple[float, float]:
 def max_at_k(reward_M: Tensor, group_M: Tensor, *, k: int) -> Tensor:
     """Max@k training for any rewards (PKPO, leave-one-out form). Walder and Karkhanis, arXiv 2505.15201.
 
-    ``A_i = n * w_i``. The weight ``w_i`` is the mean over all k-subsets I of the group of how much sample i raises the
-    maximum, ``max_I g - max_{I without i} g``, which is 0 if I does not contain i. The factor n cancels the mean over
-    the group in the aggregation.
+    ``A_i = n * w_i``. The weight ``w_i`` is the amount by which sample i raises the maximum of a k-subset I of the
+    group, ``max_I g - max_{I without i} g`` (0 if I does not contain i), averaged over all k-subsets. The factor n
+    cancels the mean over the group in the aggregation.
 
     Sort the rewards in ascending order and count ranks from 0. In ``C(j, k-1)`` subsets, rank a beats the second best
     by at least the gap between ranks j - 1 and j. Therefore

@@ -1,4 +1,4 @@
-"""Per-decision surrogate losses. Minimising them makes decisions with a positive advantage more likely.
+"""Per-decision surrogate losses. Minimising these losses makes decisions with a positive advantage more likely.
 
 ``rho = exp(logp - old_logp)`` is the probability ratio of the current to the old policy. With a single update per
 rollout, ``old_logp`` is the detached ``logp``, so the ratio is 1 and only its gradient matters.
@@ -21,7 +21,8 @@ from steelyard.defaults import CLIP_RANGES, RATIO_CAP
 from steelyard.errors import ConfigError
 
 MAX_LOG_RATIO = 20.0
-"""Upper bound of log ratios. Without it ``exp`` can overflow, and 0 * inf is NaN in the gradient of a clipped loss."""
+"""Upper bound on log ratios. Without this bound ``exp`` can overflow, and 0 * inf is NaN in the gradient of a clipped
+loss."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,7 +46,7 @@ class SurrogateInput:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SurrogateOutput:
-    """The loss of each decision, and where it was clipped."""
+    """The loss of each decision, and whether it was clipped."""
 
     loss_N: Tensor
     clipped_N: Tensor
@@ -67,8 +68,8 @@ def ppo_clip(
     Both bounds default to 0.2, as in PPO and GRPO. DAPO's "clip-higher" (arXiv 2503.14476) sets ``clip_high=0.28`` so
     that unlikely tokens can gain probability.
 
-    With ``dual_clip`` c (usually 3), the objective for a negative advantage is at least ``c A``. This limits how far
-    one sample can push the policy away. Ye et al., arXiv 1912.09729.
+    With ``dual_clip`` c (usually 3), the objective for a negative advantage is at least ``c A``. The dual clip limits
+    how far one sample can push the policy away. Ye et al., arXiv 1912.09729.
     """
     ratio_N = _exp(inp.logp_N - inp.old_logp_N.detach())
     return _clipped(ratio_N, inp.advantage_N, clip_low, clip_high, dual_clip)
@@ -80,8 +81,8 @@ def gspo(
     """PPO's clip applied to the sequence ratio ``s_i = exp(mean_t log rho_t)`` over the sample's decisions.
 
     Each decision uses ``sg[s_i] * pi / sg[pi]``, which has the value of the sequence ratio and the gradient of the
-    decision's own log-prob. Its mean over the sequence has the gradient of ``s_i A``. Only ``sequence_mean`` takes that
-    mean, so the configuration rejects GSPO with any other aggregation. arXiv 2507.18071.
+    decision's own log-prob. The mean of these terms over the sequence has the gradient of ``s_i A``. Only
+    ``sequence_mean`` takes that mean, so the configuration rejects GSPO with any other aggregation. arXiv 2507.18071.
     """
     log_ratio_N = inp.logp_N.detach() - inp.old_logp_N.detach()
     index_N, count_M = renumber(inp.sample_N)
@@ -97,7 +98,7 @@ def cispo(inp: SurrogateInput, *, ratio_cap: float = RATIO_CAP) -> SurrogateOutp
 
 
 def reinforce(inp: SurrogateInput) -> SurrogateOutput:
-    """``-A log pi``, without a ratio. It is correct only for a single update per rollout."""
+    """``-A log pi``, without a ratio. This loss is correct only for a single update per rollout."""
     return SurrogateOutput(-inp.advantage_N * inp.logp_N, torch.zeros_like(inp.logp_N, dtype=torch.bool))
 
 

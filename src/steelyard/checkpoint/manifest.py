@@ -1,4 +1,6 @@
-"""The manifest of a checkpoint: size and SHA-256 of every file. It is written last, so an interrupted save lacks it."""
+"""The manifest of a checkpoint: size and SHA-256 of every file. The manifest is written last, so an interrupted save
+has none.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Sharded tensors: all ranks write their shards in parallel, and any number of ranks can read them.
 
-This uses ``torch.distributed.checkpoint`` with its safetensors storage. The default storage keeps its index in a pickle
-(``.metadata``), which can run code when it is read. Here every rank writes one safetensors file, whose header holds the
-position of each shard as JSON. Only tensors can be saved.
+This module uses ``torch.distributed.checkpoint`` with its safetensors storage. The default storage keeps its index in a
+pickle (``.metadata``), which can run code when it is read. Here every rank writes one safetensors file, whose header
+holds the position of each shard as JSON. Only tensors can be saved.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from steelyard.errors import CheckpointError
 
 
 def save_shards(folder: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Save this rank's shards. All ranks must call it with the same names and a folder on a shared disk."""
+    """Save this rank's shards. All ranks must call this with the same names and a folder on a shared disk."""
     with _single_process_is_fine():
         writer = HuggingFaceStorageWriter(str(folder), save_distributed=True)
         save(_at_least_1d(tensors), storage_writer=writer, no_dist=_alone())

@@ -1,11 +1,12 @@
 """Checkpoints on a file system: written to a temporary folder, sealed by a manifest, then renamed.
 
-A store contains one folder per checkpoint, such as ``step-00000120/``. Each holds the folders that its writers filled
-(``model/``, ...), one safetensors file per tensor tree (``optimiser.safetensors``), ``state.json`` and
-``manifest.json``. Names that start with a dot are work in progress. Killing the process at any time leaves every
+A store contains one folder per checkpoint, such as ``step-00000120/``. Each checkpoint contains the folders that its
+writers filled (``model/``, ...), one safetensors file per tensor tree (``optimiser.safetensors``), ``state.json`` and
+``manifest.json``. Folders whose names start with a dot are incomplete. Killing the process at any time leaves every
 finished checkpoint intact.
 
-Only one process may write to a store. Others may read it at the same time; reading never changes anything on disk.
+Only one process may write to a store. Other processes may read it at the same time; reading never changes anything on
+disk.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class Checkpoint:
 
     path: Path
     step: int
-    """Training steps completed when it was written."""
+    """Number of training steps completed when the checkpoint was written."""
     score: float | None
     """Value of the configured metric at that step, or None if it was not measured."""
     state: dict[str, Any]
@@ -110,7 +111,7 @@ class Store:
         """Write a checkpoint after ``step`` steps, delete those no longer kept, and return its folder.
 
         ``folders`` are filled by callbacks, ``tensors`` are nested state dicts, ``state`` is plain data (JSON).
-        Saving a step again replaces it.
+        Saving a step again replaces its checkpoint.
         """
         temporary = self.folder / f".writing-{_name(step)}"
         try:
@@ -127,7 +128,7 @@ class Store:
             self._move_into_place(temporary, step)
             self._prune()
         except (OSError, SafetensorError) as error:
-            shutil.rmtree(temporary, ignore_errors=True)  # it may be taking up the last free disk space
+            shutil.rmtree(temporary, ignore_errors=True)  # the incomplete folder may be using the last free disk space
             kept = ", ".join(map(str, self.steps())) or "none"
             raise CheckpointError(
                 f"the checkpoint for step {step} could not be written to {self.folder}: {error}. Free space there or "
@@ -267,7 +268,7 @@ def _name(step: int) -> str:
 def _checked(name: str) -> str:
     if not _NAME.fullmatch(name) or name in _RESERVED:
         raise CheckpointError(
-            f"{name!r} cannot name a part of a checkpoint; use letters, digits, - and _ (not state or manifest)"
+            f"a part of a checkpoint cannot be named {name!r}; use letters, digits, - and _ (not state or manifest)"
         )
     return name
 

@@ -89,7 +89,7 @@ def from_json(text: str) -> Tree:
     """Inverse of :func:`to_json`; raises ``ValueError`` if the text is not JSON."""
 
     def reject(name: str) -> Tensor:
-        raise CheckpointError(f"a JSON state refers to the tensor {name!r}")
+        raise CheckpointError(f"the JSON state refers to the tensor {name!r}, but it cannot contain tensors")
 
     return _decode(json.loads(text), reject)
 

@@ -18,9 +18,9 @@ START_SECONDS = 600.0
 """How long actors may wait for free resources on the cluster."""
 AUTH_MODE, AUTH_TOKEN, AUTH_TOKEN_PATH = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"
 NETWORK_CLUSTER = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
-"""With 0, Ray listens on the loopback interface only. That is already its default on Windows and macOS."""
+"""With 0, Ray listens on the loopback interface only. This is Ray's default on Windows and macOS."""
 NICENESS = "RAY_worker_niceness"
-"""Niceness of Ray's workers. With Ray's default of 15, any busy process starves them, including the learner."""
+"""Niceness of Ray's workers. With Ray's default of 15, any busy process, including the learner, starves the workers."""
 LOCAL_VARIABLES = (AUTH_MODE, AUTH_TOKEN, AUTH_TOKEN_PATH, NETWORK_CLUSTER, NICENESS)
 """Environment variables that are set while a local cluster runs."""
 
@@ -79,7 +79,8 @@ def _reload_settings() -> None:
 class Connection:
     """Joins a cluster or starts one on this machine.
 
-    All connections of a process share one cluster. Closing the last one shuts the cluster down if it was started here.
+    All connections of a process share one cluster. Closing the last connection shuts the cluster down if it was started
+    here.
     """
 
     requested: ClassVar[dict[int, list[float]]] = {}

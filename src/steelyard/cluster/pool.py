@@ -66,8 +66,8 @@ class _Chunk:
 class RayPool(BackgroundPool):
     """Runs a verifier on ``workers`` cores of a cluster.
 
-    By default it uses all cores except those ``kept`` for other actors of the run (one entry per actor), divided by
-    ``shares``, the number of verifiers that run there in parallel.
+    By default the pool uses all cores except those ``kept`` for other actors of the run (one entry per actor), divided
+    by ``shares``, the number of verifiers that run there in parallel.
 
     A thread sends chunks of calls and collects verdicts. Each actor holds at most a few chunks; the rest are queued
     here. A lost actor is replaced, and its calls are verified again elsewhere.
@@ -170,7 +170,7 @@ class RayPool(BackgroundPool):
                 )
 
     def _answered(self, actor: _Actor, reference: Any) -> None:
-        if actor not in self._actors:  # already replaced, and its calls requeued
+        if actor not in self._actors:  # the actor was already replaced and its calls requeued
             return
         try:
             answer = self.ray.get(reference)
@@ -218,7 +218,8 @@ def plan_actors(
     """Return the number of actors, the workers per actor, and the cores that each actor requests.
 
     If ``workers`` is None, the actors request only the cores that are not ``kept``. The actors that need the kept cores
-    start later; each is assumed to be placed on the node with the most free cores. There is at least one worker.
+    start later; each is assumed to be placed on the node with the most free cores. The result includes at least one
+    worker.
     """
     left = list(nodes)
     for cores in sorted(kept, reverse=True) if left and workers is None else ():

@@ -1,4 +1,4 @@
-"""One rank of a learner group: a process with its part of the learner. It does not depend on Ray."""
+"""One rank of a learner group: a process with its part of the learner. This module does not depend on Ray."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ from steelyard.training.shard_adamw import state_by_name
 from steelyard.types import Sample
 
 BuildLearner = Callable[[Ranks], Learner]
-"""Builds the learner of a rank. It must pass the ranks to ``build_learner`` before an optimiser is created."""
+"""Builds the learner of a rank. The function must pass the ranks to ``build_learner`` before an optimiser is
+created."""
 
 
 class LearnerRank:

@@ -1,4 +1,4 @@
-"""A replica of an engine in its own process. It does not depend on Ray."""
+"""A replica of an engine in its own process. This module does not depend on Ray."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Engine(Protocol):
 
 
 class Inbox(TurnQueue):
-    """Turns and ends of episodes that the controller sends while a replica samples."""
+    """Receives new turns and the keys of ended episodes from the controller while a replica samples."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -80,7 +80,7 @@ class SamplerActor:
         yield from self.engine.sample(requests, decoding)
 
     def sample_turns(self, number: int, decoding: Decoding) -> Iterator[Sample]:
-        """Sample the turns that ``receive`` gets under the same number, until it is closed."""
+        """Sample the turns that are passed to ``receive`` under this number, until their inbox is closed."""
         inbox = self._inboxes.setdefault(number, Inbox())
         try:
             while not inbox.closed:

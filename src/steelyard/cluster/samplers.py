@@ -33,7 +33,7 @@ CHUNKS_PER_REPLICA = 2
 MAX_LOSSES_IN_A_ROW = 5
 """How many replicas in a row may be lost without delivering a sample before the run stops."""
 POLL_SECONDS = 0.01
-"""How long to wait for a turn before the replies that arrived meanwhile are passed on."""
+"""How long to wait for a turn before sending the replies that have arrived to the replicas."""
 REPLIES = "replies"
 """Concurrency group of the method that receives replies while a replica samples."""
 
@@ -252,7 +252,7 @@ class _OpenEpisode:
 
 
 class _EpisodeStreams:
-    """Episodes on the replicas: one stream of turns from each, and the replies back to it."""
+    """Runs episodes on the replicas: each replica streams sampled turns back and receives the replies to them."""
 
     def __init__(self, sampler: RaySampler, decoding: Decoding, turns: TurnQueue, number: int) -> None:
         self.sampler, self.ray, self.decoding, self.turns, self.number = sampler, sampler.ray, decoding, turns, number
@@ -274,7 +274,7 @@ class _EpisodeStreams:
                 self._tell(replica, closed=True)
 
     def _pass_on(self) -> None:
-        """Send the turns and ends that arrived to the replicas of their episodes."""
+        """Send new turns and the keys of ended episodes to the replicas on which those episodes run."""
         for request in self.turns.take():
             episode = self.open[request.keys[0]]
             episode.request, episode.sampling = request, True
@@ -288,7 +288,7 @@ class _EpisodeStreams:
         self._hand_out()
 
     def _hand_out(self) -> None:
-        """Distribute turns without a replica over those that have the weights."""
+        """Distribute turns without a replica among the replicas that have loaded the weights."""
         ready = [replica for replica in self.sampler._replicas if replica.loading is None]
         if not self.waiting or not ready:
             return
@@ -343,7 +343,7 @@ class _EpisodeStreams:
         return sample
 
     def _move(self, lost: _Replica) -> None:
-        """Give the episodes of a lost replica to others, from their last turn on."""
+        """Move the episodes of a lost replica to other replicas, which repeat any unfinished turn."""
         for episode in self.open.values():
             if episode.replica is lost:
                 episode.replica = None

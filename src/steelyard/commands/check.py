@@ -160,7 +160,7 @@ def _play(
     requests: Sequence[SampleRequest],
     prompts: str,
 ) -> _Trial:
-    """Play the requested episodes, then give their turns to the environment again and compare its answers."""
+    """Play the requested episodes, then send their turns to the environment again and compare its answers."""
     from steelyard.compose import build_decoding
     from steelyard.training.phases import collect
 

@@ -152,7 +152,7 @@ def _episode_rows(found: Evaluation) -> Iterator[tuple[str, str]]:
 
 
 def _describe_unscored(found: Evaluation) -> str:
-    """Explain why samples could not be scored; they are excluded from all other numbers."""
+    """Explain why samples could not be scored; unscored samples are excluded from all other numbers."""
     unscored = [verdict for group in found.groups for verdict in group.verdicts if not verdict.has_reward]
     causes = ", ".join(f"{count} × {cause}" for cause, count in Counter(v.cause for v in unscored).most_common())
     return f"{found.unscored:.1%} could not be scored ({causes}), for example:\n{printable(unscored[0].reason)}"

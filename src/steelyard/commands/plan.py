@@ -45,7 +45,7 @@ from steelyard.trust import DOMAIN, load_recipe
 LARGE = 20_000
 """At or above this many samples per step, fewer steps are simulated."""
 HALF_NODE = "4xh100"
-"""Default layout: half a node learns while the other half samples."""
+"""Default layout: half of a node's GPUs learn while the other half sample."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -208,7 +208,9 @@ def _shape(config: Config) -> ModelShape:
 def site_of(config: Config, arguments: argparse.Namespace) -> Deployment:
     known = read_accelerators(Path(arguments.hardware)) if arguments.hardware else ACCELERATORS
     if (arguments.learners is None) != (arguments.samplers is None) or (arguments.gpus and arguments.learners):
-        raise ConfigError("pass either --gpus, which sample and learn in turn, or both --learners and --samplers")
+        raise ConfigError(
+            "pass either --gpus (GPUs that alternate between sampling and learning) or both --learners and --samplers"
+        )
     learners = parse_machines(arguments.learners or arguments.gpus or HALF_NODE, known)
     samplers: Machines | None = None if arguments.gpus else parse_machines(arguments.samplers or HALF_NODE, known)
     seconds = config.verify.limits.seconds or math.inf

@@ -38,7 +38,7 @@ STYLES = {"plain": "", "given": "", "right": "bold green", "made": "bold yellow"
 """Style of each kind of text span: unmarked, given in the prompt, same as the original, or different."""
 WITH_PROMPT = ("tasks", "eval_tasks")
 PROMPT_ALONE = (*WITH_PROMPT, "verifier")
-"""Parts of a run that a user's own prompt does not need: with scoring, and without."""
+"""Parts of a run that are not needed for a user's own prompt, with scoring and without."""
 _MISSING_KEY = re.compile(r"^KeyError: '([^']+)'$", re.MULTILINE)
 
 
@@ -73,7 +73,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
     own_prompt = arguments.prompt is not None or arguments.spec is not None
     if (arguments.chat and arguments.prompt is None) or (arguments.score and not own_prompt):
-        raise ConfigError("--score and --chat need --prompt")
+        raise ConfigError("--score and --chat apply only to your own prompt; add --prompt TEXT")
     scored = not own_prompt or arguments.score or (arguments.prompt is not None and arguments.spec is not None)
     target = resolve(arguments, overrides, unused=() if not own_prompt else WITH_PROMPT if scored else PROMPT_ALONE)
     own = _own_task(arguments, target.config)
@@ -112,12 +112,14 @@ def _own_task(arguments: argparse.Namespace, config: Config) -> Task | None:
     if spec is None:
         return None
     if template is None:
-        raise ConfigError("--spec needs --prompt, because there is no tasks.template to build a prompt from")
+        raise ConfigError(
+            "--spec needs --prompt, because there is no tasks.template to build a prompt from; add --prompt TEXT"
+        )
     return Task("prompt", fill_template(template, spec, "--spec"), spec)
 
 
 def _missing_columns(config: Config, own: Task, groups: Sequence[Group], domain: Domain | None) -> list[str]:
-    """If the verifier raised, list the columns that ``own`` may lack: those of the run's tasks and any missing keys."""
+    """If the verifier raised an error, list the columns that ``own`` may lack, such as those of the run's tasks."""
     raised = [verdict for group in groups for verdict in group.verdicts if verdict.cause == "exception"]
     if not raised:
         return []
@@ -140,7 +142,7 @@ def _write_page(target: Target, domain: Domain | None, path: Path) -> int:
 
     if target.run is None or domain is None:
         raise ConfigError(
-            f"--page {path} needs samples recorded during training; pass the folder of a run with a domain"
+            f"--page {path} shows samples recorded during training; pass the folder of a run that has a domain"
         )
     write_file(path, page(f"{target.run}: samples over training", read_shown(target.run), domain).encode())
     print_line(f"wrote {path}")

@@ -1,7 +1,7 @@
 """Train a new model on the examples of a recipe's domain, as a starting point for reinforcement learning.
 
-A recipe with a [warmstart] table does this at the start of each run. This command trains a model that several runs can
-share.
+A recipe with a [warmstart] table trains such a model at the start of each run. This command trains a model that several
+runs can share.
 """
 
 from __future__ import annotations

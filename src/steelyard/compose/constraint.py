@@ -112,10 +112,10 @@ def grammar_source(table: configs.ConstraintConfig) -> Any:
             f"constraint.file {table.file}: {error.strerror} (working directory: {Path.cwd()})"
         ) from error
     except UnicodeDecodeError as error:
-        raise ConfigError(f"constraint.file {table.file}: not UTF-8: {error}") from error
+        raise ConfigError(f"constraint.file {table.file}: not UTF-8 ({error}); save it as UTF-8") from error
     except json.JSONDecodeError as error:
         raise ConfigError(
-            f"constraint.file {table.file}: not valid JSON, which kind = {table.kind} requires: {error}"
+            f"constraint.file {table.file}: not valid JSON, which kind = {table.kind} requires ({error})"
         ) from error
 
 
@@ -140,8 +140,7 @@ def _token_texts(policy: CausalPolicy) -> list[bytes | None]:
 def _is_closed(config: Config, domain: Domain | None) -> bool:
     """Whether the model has a closed vocabulary.
 
-    This is the case for a model from scratch and for any model of a domain with a vocabulary, such as a warm-started
-    one.
+    A model from scratch has a closed vocabulary, and so does any model of a domain with a vocabulary.
     """
     return config.model.scratch is not None or (domain is not None and domain.vocabulary() is not None)
 

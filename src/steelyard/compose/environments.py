@@ -22,7 +22,7 @@ from steelyard.verification import AnyVerifier, Pool, Verifier
 
 
 def environment_of(candidate: object) -> Environment | None:
-    """Return the environment that an object, a class or an import path stands for; ``None`` for anything else."""
+    """Return the environment given as an object, a class or an import path; ``None`` for anything else."""
     found = candidate
     if isinstance(candidate, str) and is_import_path(candidate):
         found = load_user_object(candidate, raises=VerifierError)
@@ -83,7 +83,7 @@ def with_episodes(
 ) -> tuple[Sampler, Pool]:
     """Return a sampler of episodes and the pool of their verdicts if the verifier is an environment.
 
-    Otherwise return ``sampler`` and ``pool`` themselves. Closing the returned ones closes the given ones.
+    Otherwise return ``sampler`` and ``pool`` unchanged. Closing the returned objects also closes the given ones.
     """
     if not isinstance(verifier, EnvironmentVerifier):
         return sampler, pool

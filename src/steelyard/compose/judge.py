@@ -72,7 +72,7 @@ def copy_named_judge(config: Config) -> None:
 def make_judge(
     config: Config, judge: JudgeConfig, policy: Policy, folder: Path, supplied: Supplied = NOTHING_SUPPLIED
 ) -> float:
-    """Train a judge from the policy's body and save it. Return its accuracy over the last tenth of updates."""
+    """Train a judge from the policy's body and save it. Return the judge's accuracy over the last tenth of updates."""
     if not isinstance(policy, MaskedPolicy):
         raise ConfigError("judge: training starts from the body of a masked model; set model.kind = 'masked'")
     check_first_tasks(config, policy, supplied)

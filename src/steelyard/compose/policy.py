@@ -86,10 +86,10 @@ def build_reference_of(config: Config, policy: Policy) -> Reference | None:
 
 
 def _storage(config: Config) -> str:
-    """Resolve ``auto``.
+    """Resolve ``reference.storage = "auto"``.
 
     Without LoRA, or on another device, the reference is a copy. A static reference to a policy with a new adapter is
-    the same model with the adapter disabled. In all other cases, it is a second adapter.
+    the same model with the adapter disabled. In all other cases, the reference is a second adapter.
     """
     reference, lora = config.reference, config.model.lora
     if reference.storage != "auto":

@@ -27,8 +27,8 @@ def resolve_dtype(config: Config) -> Config:
 def automatic_dtype(config: Config) -> str:
     """Choose the dtype of the weights.
 
-    On a GPU that supports it, this is bfloat16. On a CPU it is float32, which is faster there, unless a pretrained
-    model would not fit in main memory.
+    On a GPU that supports bfloat16, the weights are bfloat16. On a CPU they are float32, which is faster there, unless
+    a pretrained model would not fit in main memory.
     """
     device = choose_device(config.model.device)
     if device.type == "cuda":

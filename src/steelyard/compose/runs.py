@@ -134,7 +134,7 @@ def build_trackers(config: Config, folder: Path, supplied: Supplied = NOTHING_SU
 
 
 def build_trainer(config: Config, supplied: Supplied = NOTHING_SUPPLIED, tasks: RunTasks | None = None) -> Trainer:
-    """Build all objects of a run. If one cannot be built, those already open are closed.
+    """Build all objects of a run. If an object cannot be built, those already open are closed.
 
     Only trackers write files, and only when they log. ``tasks``: the tasks of the run, if they have already been read.
     """
@@ -237,8 +237,7 @@ def start_run(config: Config, supplied: Supplied = NOTHING_SUPPLIED) -> Trainer:
 def check_inputs(config: Config, supplied: Supplied) -> RunTasks:
     """Import the verifier and the tools, and read the tasks.
 
-    This happens before any model is downloaded, loaded or warm-started, so that a wrong path is reported within
-    seconds.
+    Called before any model is downloaded, loaded or warm-started, so that a wrong path is reported within seconds.
     """
     verify = config.verify
     if supplied.verifier is None:

@@ -40,7 +40,7 @@ def build_decoding(config: Config) -> Decoding:
 def build_evaluation_decoding(config: Config, temperature: float | None = None) -> Decoding:
     """Build the decoding settings for evaluations and for commands that show samples.
 
-    They match the training settings, except for values set in [evaluate] and for ``temperature``, if given.
+    These settings match those of training, except for values set in [evaluate] and for ``temperature``, if given.
     """
     evaluate, training = config.evaluate, build_decoding(config)
     rule = replace(training.rule, temperature=temperature or evaluate.temperature or training.rule.temperature)

@@ -58,7 +58,7 @@ def _dataset(config: Config, listed: Sequence[Task], domain: Domain | None) -> S
 def _from_domain(domain: Domain | None) -> Callable[[int], Task]:
     """Return a function from index to training task; a finite split is repeated."""
     if domain is None:
-        raise ConfigError("tasks.source.kind = 'generated' needs tasks.source.function or a [domain]")
+        raise ConfigError("tasks.source.kind = 'generated' needs tasks.source.function or a [domain]; set one of them")
     size = domain.size("train")
     return lambda index: domain.task("train", index if size is None else index % size)
 
@@ -102,7 +102,7 @@ def _part_tasks(tasks: configs.TasksConfig, part: configs.MixturePart, domain: D
 
 
 def _own(table: configs.SourceConfig, context: SourceContext) -> Source:
-    """Build a user-defined source. Its class must have the methods of ``Source``."""
+    """Build a user-defined source. The class must have the methods of ``Source``."""
     found = load_user_object(table.kind, what="tasks.source.kind:")
     if not (isinstance(found, type) and issubclass(found, Source)):
         raise ConfigError(

@@ -94,7 +94,7 @@ def _cache(config: Config, verifier: Verifier, cached: Callable[[], VerdictCache
 
 
 def runs_code(verifier: Verifier) -> bool:
-    """Whether the verifier's module imports the sandbox, or a tool may."""
+    """Whether the verifier may run code: its module imports the sandbox, or its environment keeps processes."""
     if isinstance(verifier, EnvironmentVerifier):
         return verifier.environment.keeps_processes
     if not isinstance(verifier, UserFunction):

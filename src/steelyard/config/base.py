@@ -20,8 +20,8 @@ from steelyard.import_paths import is_import_path
 class Section(BaseModel):
     """A frozen table from a TOML file. Unknown keys are rejected, and values are never converted silently.
 
-    An optional key is empty by default, because TOML has no null value. Keys that ``dump`` omits therefore load
-    back unchanged.
+    Every optional key defaults to ``None``, because TOML has no null value: ``dump`` omits such keys, and they load
+    back as ``None``.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False, protected_namespaces=())

@@ -16,7 +16,7 @@ class ConstraintConfig(Section):
 
     kind: Literal["json_schema", "regex", "lark", "choices", "automaton", "tools"] = Field(
         description="Kind of text grammar (requires the grammars extra), automaton for your own class, or tools: a "
-        "call of one of the tools, or a final answer that matches source (any text if there is no source)."
+        "call to one of the tools, or a final answer that matches source (any text if there is no source)."
     )
     source: str | dict[str, Any] | Annotated[tuple[str, ...], Strict(False)] | None = Field(
         default=None,

@@ -8,7 +8,7 @@ from steelyard.config.base import Section
 
 
 class JudgeConfig(Section):
-    """A frozen judge. Its score, the probability that a sample is real, is added to the domain's reward."""
+    """A frozen judge. The judge's score, the probability that a sample is real, is added to the domain's reward."""
 
     weight: float = Field(default=1.0, description="Weight of the judge's score, added to the domain's reward.", ge=0)
     examples: int = Field(

@@ -28,7 +28,7 @@ class AdaptiveKlConfig(Section):
     target: float = Field(description="Target KL per decision.", gt=0)
     horizon: float | None = Field(
         default=None,
-        description="Number of samples over which the coefficient changes by at most a fifth. Default: the samples of "
+        description="Number of samples over which the coefficient changes by at most a fifth. Default: the number in "
         f"{defaults.KL_HORIZON_STEPS} steps, which allows a hundredfold change in 250 steps.",
         gt=0,
     )
@@ -81,7 +81,8 @@ class LossConfig(Section):
     )
     aggregation: Literal["sequence_mean", "token_mean", "constant"] = Field(
         default=defaults.AGGREGATION,
-        description="Average per sample, then over samples; average over all tokens; or divide by a constant length.",
+        description="How the losses of tokens are combined: averaged per sample and then over samples, averaged over "
+        "all tokens, or divided by a constant length.",
     )
     constant_length: int | None = Field(
         default=None, description="Divisor for aggregation = constant. Default: sampling.max_new_tokens.", ge=1

@@ -90,7 +90,7 @@ class ModelConfig(Section):
     )
     chunk_tokens: int | None = Field(
         default=None,
-        description="Number of decisions whose logits are held in memory at once. Default: chosen automatically.",
+        description="Number of decisions whose logits are held in memory at a time. Default: chosen automatically.",
         ge=1,
     )
     threads: int | None = Field(default=None, description="Number of torch threads. Default: torch's default.", ge=1)
@@ -107,7 +107,7 @@ class ModelConfig(Section):
 
 
 class ReferenceConfig(Section):
-    """The model against which KL is measured. It is built only if loss.kl is used."""
+    """The model against which KL is measured. The reference is built only if loss.kl is used."""
 
     mode: Literal["static", "ema", "periodic"] = Field(
         default="static",

@@ -1,7 +1,7 @@
 """Keys and values of earlier versions.
 
-A recipe that uses one is rejected with an error that names its replacement. The configuration of an older run folder is
-translated to the new names.
+A recipe that uses a removed key or value is rejected with an error that names the replacement. The configuration of an
+older run folder is translated to the new names.
 """
 
 from __future__ import annotations

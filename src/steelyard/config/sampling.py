@@ -1,4 +1,4 @@
-"""Configuration of sampling, of episodes and of credit: the advantage of each sample relative to its group."""
+"""Configuration of sampling, episodes and credit (the advantage of each sample relative to its group)."""
 
 from __future__ import annotations
 
@@ -110,17 +110,17 @@ class SamplingConfig(Section):
 class EpisodeConfig(Section):
     """An episode: a sample of several turns, between which an environment or a tool replies."""
 
-    max_turns: int = Field(default=8, description="Maximum turns of the policy in an episode.", ge=1)
+    max_turns: int = Field(default=8, description="Maximum number of policy turns in an episode.", ge=1)
     max_tokens: int | None = Field(
         default=None,
-        description="Maximum tokens of an episode after its prompt, replies included. Default: as many as the model "
-        "has positions for.",
+        description="Maximum number of tokens in an episode after its prompt, including replies. Default: as many as "
+        "fit in the model's maximum length.",
         ge=1,
     )
     order: Literal["fixed", "arrival"] = Field(
         default="fixed",
-        description="When an episode continues whose environment runs in workers. fixed: in an order that does not "
-        "depend on the time that replies take, so that resumed runs are identical bit for bit (local sampler). "
+        description="When an episode continues if its environment runs in workers. fixed: in an order that does not "
+        "depend on how long replies take, so that resumed runs are bit-for-bit identical (local sampler only). "
         "arrival: as soon as its reply arrives.",
     )
     tools: tuple[str, ...] = Field(

@@ -37,11 +37,11 @@ class MixturePart(Section):
         default=None, description="Column containing the prompt. Default: tasks.prompt_column.", min_length=1
     )
     template: str | None = Field(default=None, description="Prompt template. Default: tasks.template.", min_length=1)
-    limit: int | None = Field(default=None, description="Use at most this many tasks of the list.", ge=1)
+    limit: int | None = Field(default=None, description="Use at most this many tasks from the list.", ge=1)
 
     @property
     def origins(self) -> list[str]:
-        """The keys set in this part that say where its tasks come from."""
+        """The keys set in this part that specify where its tasks come from."""
         return [key for key in ("file", "dataset", "prompts", "domain_split") if getattr(self, key) is not None]
 
 
@@ -117,7 +117,7 @@ class TasksConfig(Section):
         "the model has one, and never for the prompts of a domain.",
     )
     shuffle: bool = Field(default=True, description="Shuffle the tasks in every epoch.")
-    limit: int | None = Field(default=None, description="Use at most this many tasks of the list.", ge=1)
+    limit: int | None = Field(default=None, description="Use at most this many tasks from the list.", ge=1)
     held_out: float = Field(
         default=0.0, description="Tasks held out for evaluation, as a number of tasks or a fraction below 1.", ge=0
     )
@@ -144,7 +144,7 @@ class TasksConfig(Section):
 
     @property
     def brings_tasks(self) -> bool:
-        """Whether the table lists tasks. For a domain it may only set ``system``, ``chat`` and ``source``."""
+        """Whether the table lists tasks. For a domain, the table may only set ``system``, ``chat`` and ``source``."""
         return self.model_copy(update={"system": None, "chat": "auto", "source": None}) != TasksConfig()
 
 

@@ -107,7 +107,10 @@ class VerifyConfig(Section):
     )
     limits: LimitsConfig = Field(default=LimitsConfig(), description="Resource limits for each worker.")
     recycle: RecycleConfig = Field(default=RecycleConfig(), description="When workers are replaced.")
-    keep_children: bool = Field(default=False, description="Let processes started by the verifier outlive the item.")
+    keep_children: bool = Field(
+        default=False,
+        description="Allow processes started by the verifier to keep running after the item is verified.",
+    )
     preload: bool = Field(
         default=True, description="Import the verifier once and fork the workers; if false, import it in every worker."
     )

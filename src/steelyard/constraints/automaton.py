@@ -32,7 +32,7 @@ NO_END = 2**40
 
 
 class LruCache(Generic[Key, Value]):
-    """A bounded LRU cache. It is not thread-safe."""
+    """A bounded LRU cache. The cache is not thread-safe."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -148,7 +148,9 @@ class Automaton(ABC, Generic[State]):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Choices:
-    """The allowed tokens of a state, sorted by cost: the number of tokens needed afterwards, end token included."""
+    """The allowed tokens of a state, sorted by cost: the number of tokens needed afterwards, including the end
+    token.
+    """
 
     token_N: NDArray[np.int32]
     """The tokens, cheapest first."""
@@ -191,7 +193,9 @@ class AutomatonConstraint(ABC, Generic[State]):
         self, automaton: Automaton[State], *, end_id: int, vocabulary: int, longest: int, remembered: int
     ) -> None:
         if not 0 <= end_id < vocabulary:
-            raise ConstraintError(f"end_id = {end_id} is not in the vocabulary of {vocabulary} tokens")
+            raise ConstraintError(
+                f"end_id = {end_id} is not in the vocabulary of {vocabulary} tokens; pass the id of one of them"
+            )
         self.automaton = automaton
         self.end_id = end_id
         self.vocabulary = vocabulary
@@ -303,7 +307,10 @@ class AutomatonWalk(Generic[State]):
             raise ConstraintError(f"{constraint.name}: {constraint.describe(token)} is not allowed after the end token")
         if token == constraint.end_id:
             if not constraint.automaton.may_end(self.state):
-                raise ConstraintError(f"{constraint.name}: the sample may not end yet, in state {self.state!r}")
+                raise ConstraintError(
+                    f"{constraint.name}: the end token is not allowed in state {self.state!r}; choose one of "
+                    "allowed(left)"
+                )
             self.ended = True
             return
         state = constraint.step(self.state, token)
@@ -323,7 +330,7 @@ class AutomatonWalk(Generic[State]):
         return not self.ended and self.constraint.automaton.may_end(self.state)
 
     def shortest_end(self) -> int:
-        """Return 0 after the end token."""
+        """Return the minimum number of tokens to an end, or 0 after the end token."""
         return 0 if self.ended else self.constraint.automaton.shortest_end(self.state) + 1
 
     def copy(self) -> AutomatonWalk[State]:

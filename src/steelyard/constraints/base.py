@@ -1,8 +1,9 @@
 """The constraint interface: state machines that follow each sample.
 
-A constraint is part of the policy. At every step it defines the allowed tokens; the sampler draws from the model's
-distribution renormalised over them, and the learner scores over the same set. A constraint may depend on anything in
-the partial sample, such as occupied space or remaining supplies, so it is more general than a context-free grammar.
+A constraint is part of the policy. At every step the constraint defines the allowed tokens; the sampler draws from the
+model's distribution renormalised over them, and the learner scores over the same set. A constraint may depend on
+anything in the partial sample, such as occupied space or remaining supplies, so it is more general than a context-free
+grammar.
 
 This module does not import torch, so constraints also work in processes and on machines without it.
 """

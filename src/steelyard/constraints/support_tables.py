@@ -93,7 +93,10 @@ def recompute_supports(constraint: Constraint, recipe: SupportRecipe, sample: Sa
             walk.advance(token)
         place += len(run)
     if len(found) != len(decided):
-        raise ConstraintError(f"sample {tuple(sample.key)} has decisions at tokens that its constraint forces")
+        raise ConstraintError(
+            f"sample {tuple(sample.key)} has decisions at tokens that its constraint forces; use the "
+            "constraint it was sampled with"
+        )
     return found
 
 

@@ -18,7 +18,7 @@ from steelyard.errors import ConstraintError
 class TokenTrie:
     """The tokens of a vocabulary as a tree of characters, in plain arrays; read-only after construction.
 
-    It omits tokens that are not text (special, unused, empty, or part of a UTF-8 character).
+    The tree omits tokens that are not text (special, unused, empty, or part of a UTF-8 character).
     """
 
     def __init__(self, tokens: Sequence[bytes | None]) -> None:

@@ -85,7 +85,7 @@ def _jsonl_rows(path: Path) -> Iterable[Row]:
             try:
                 yield str(number), where, json.loads(_decoded(line, where))
             except json.JSONDecodeError as error:
-                raise DataError(f"{where}: not JSON: {error.msg} at column {error.colno}") from None
+                raise DataError(f"{where}: not JSON ({error.msg} at column {error.colno})") from None
             except RecursionError:
                 raise DataError(TOO_DEEP.format(where=where)) from None
 
@@ -94,14 +94,14 @@ def _decoded(content: bytes, where: str) -> str:
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise DataError(f"{where}: not UTF-8: {error.reason} at byte {error.start + 1}; save it as UTF-8") from None
+        raise DataError(f"{where}: not UTF-8 ({error.reason} at byte {error.start + 1}); save it as UTF-8") from None
 
 
 def _json_rows(path: Path) -> Iterable[Row]:
     try:
         data = json.loads(_decoded(path.read_bytes(), str(path)))
     except json.JSONDecodeError as error:
-        raise DataError(f"{path}, line {error.lineno}: not JSON: {error.msg} at column {error.colno}") from None
+        raise DataError(f"{path}, line {error.lineno}: not JSON ({error.msg} at column {error.colno})") from None
     except RecursionError:
         raise DataError(TOO_DEEP.format(where=path)) from None
     rows = data.get("prompts") if isinstance(data, Mapping) else data

@@ -110,7 +110,7 @@ def parse_prompt(value: object, where: str) -> Prompt:
     """Return a prompt string unchanged, or a list of chat messages as a tuple."""
     if isinstance(value, str):
         if not value:
-            raise DataError(f"{where}: the prompt is empty")
+            raise DataError(f"{where}: the prompt is empty; add text, or remove the task")
         return _encodable(value, where)
     if isinstance(value, Sequence) and not isinstance(value, bytes) and value:
         return tuple(_message(message, f"{where}, message {index}") for index, message in enumerate(value))
@@ -126,8 +126,8 @@ def _encodable(text: str, where: str) -> str:
         text.encode()
     except UnicodeEncodeError as error:
         raise DataError(
-            f"{where}: the prompt contains a lone surrogate ({text[error.start]!a}) at {error.start}, which is not a "
-            "valid character; remove it"
+            f"{where}: the prompt contains a lone surrogate ({text[error.start]!a}) at index {error.start}, which is "
+            "not a valid character; remove it"
         ) from None
     return text
 

@@ -58,8 +58,8 @@ class Domain(ABC):
     @abstractmethod
     def verifier(self) -> Verifier | Environment | Callable[..., Any]:
         """Return the verifier: a function ``f(task, text)``, an ``Environment`` for episodes, or any other value that
-        ``steelyard.train`` accepts as ``verifier``. It should raise ``Invalid`` for invalid samples and any other
-        exception for its own failures.
+        ``steelyard.train`` accepts as ``verifier``. The verifier should raise ``Invalid`` for invalid samples and any
+        other exception for its own failures.
         """
 
     # --- training --------------------------------------------------------------------------------------------------
@@ -75,8 +75,8 @@ class Domain(ABC):
         return None
 
     def examples(self, *, seed: int) -> Iterable[tuple[Task, str]]:
-        """Yield (training task, example answer) pairs for [warmstart] and [judge]. They must depend only on the seed
-        and are repeated when exhausted.
+        """Yield (training task, example answer) pairs for [warmstart] and [judge]. The examples must depend only on the
+        seed and are repeated when exhausted.
         """
         return ()
 
@@ -91,7 +91,7 @@ class Domain(ABC):
         return text
 
     def episode_text(self, turns: Sequence[Message]) -> str:
-        """Return the artifact of an episode as text, before ``to_text``; by default, what the policy wrote last."""
+        """Return the artifact of an episode as text, before ``to_text``; by default, the policy's last turn."""
         return next((turn["content"] for turn in reversed(turns) if turn["role"] == "assistant"), "")
 
     def highlights(self, task: Task, text: str) -> list[TextSpan]:
@@ -99,8 +99,8 @@ class Domain(ABC):
         return [TextSpan(text)]
 
     def draw(self, artifact: Artifact) -> Scene:
-        """Draw one artifact using the shapes in ``steelyard.drawing``. Raise ``Invalid`` if it cannot be drawn; the
-        sample is then shown as text.
+        """Draw one artifact using the shapes in ``steelyard.drawing``. Raise ``Invalid`` if the artifact cannot be
+        drawn; the sample is then shown as text.
         """
         return defaults.draw_text(artifact.text)
 

@@ -82,7 +82,7 @@ def verify_text(verifier: AnyVerifier, task: Task, text: str) -> Verdict:
 
 
 def first_answer(environment: Environment, task: Task, text: str) -> Verdict:
-    """Return the answer of an environment to text as the first turn of an episode: a verdict or a reply."""
+    """Return an environment's answer to text given as the first turn of an episode: a verdict or a reply."""
     sample = replace(_sample(text), turns=(Turn("assistant", text, 0, 0),))
     return _verdict(EnvironmentVerifier(environment, max_sessions=0), task, sample)  # a session is closed right away
 
@@ -114,7 +114,7 @@ def report_on(verdict: Verdict) -> Report:
 
 
 def summarise(artifacts: Sequence[Artifact], title: str, first: Sequence[str] = ()) -> Summary:
-    """Count the distinct texts and how often each occurs, most frequent first. ``first``: lines to start with."""
+    """Count the distinct texts and how often each occurs, most frequent first. ``first``: lines to put first."""
     times = Counter(one.text for one in artifacts)
     verdicts = {one.text: one.verdict for one in artifacts}
     scored = [one.verdict for one in artifacts if one.verdict is not None and one.verdict.has_reward]

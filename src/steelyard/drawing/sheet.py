@@ -21,7 +21,7 @@ MIN_LETTERS = 36
 
 @dataclass(frozen=True)
 class Card:
-    """One picture of a sheet. ``good`` draws a green or red bar under it, or no bar if None."""
+    """One picture on a sheet. ``good`` draws a green or red bar under it, or no bar if None."""
 
     scene: Scene
     caption: str = ""

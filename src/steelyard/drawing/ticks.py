@@ -13,7 +13,7 @@ LARGEST, SMALLEST = 1e100, 1e-30
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """Settings of an axis. It always includes ``low`` and ``high`` if they are given."""
+    """Settings of an axis. The axis always includes ``low`` and ``high`` if they are given."""
 
     title: str
     low: float | None = None

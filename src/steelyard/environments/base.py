@@ -1,7 +1,8 @@
-"""What an environment is: it answers the policy between its turns and ends the episode with a verdict.
+"""The environment interface: an environment answers each of the policy's turns and ends the episode with a verdict.
 
-Two forms. An :class:`Environment` is a pure function of the task and of the turns so far. A :class:`SessionEnvironment`
-opens a :class:`Session` with state for each episode: a game, a simulator, an interpreter.
+There are two kinds. An :class:`Environment` is a pure function of the task and the turns so far. A
+:class:`SessionEnvironment` opens a stateful :class:`Session` for each episode, such as a game, a simulator or an
+interpreter.
 
 ::
 
@@ -10,7 +11,7 @@ opens a :class:`Session` with state for each episode: a game, a simulator, an in
             number, hidden = int(turns[-1]["content"]), task.spec["hidden"]
             return True if number == hidden else "higher" if number < hidden else "lower"
 
-Environments run where verifiers run, with the same limits, causes of failure and retries.
+Environments run in the same processes as verifiers, with the same limits, failure causes and retries.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ Turns = tuple[Message, ...]
 """The messages after the prompt, in order; those with the role ``assistant`` were written by the policy."""
 
 Answer = Reply | str | Sequence[Message] | Verdict | float | bool | None
-"""What an environment returns. A reply, a text or messages continue the episode; a verdict, a number or a bool ends it,
-as from a verifier."""
+"""An environment's answer to a turn. A reply, a string or messages continue the episode; a verdict, a number or a bool
+ends it, as if returned by a verifier."""
 
 LIMITS: Mapping[FinishReason, str] = MappingProxyType(
     {
@@ -39,29 +40,29 @@ LIMITS: Mapping[FinishReason, str] = MappingProxyType(
         "turns": "the episode reached episode.max_turns",
     }
 )
-"""The limits that end an episode, as a reader of a verdict sees them."""
+"""Descriptions of the limits that end an episode, for the reason in its verdict."""
 
 
 class Environment(ABC):
-    """Answers the policy. Derive a class, give it ``reply``, and declare whatever differs from the defaults below."""
+    """Answers the policy. Subclass it, define ``reply``, and override any of the defaults below."""
 
     name: str = ""
-    """Empty: the name of the class."""
+    """Name in messages and metrics; if empty, the name of the class."""
     floor: float | None = None
     """Reward of a rejected episode; ``None``: 0, or the worst scored reward of its group if that is lower."""
     success_at: float | None = SUCCESS_AT
-    """A number r that ends an episode is a success if r >= this; ``None``: numbers are never a success."""
+    """Minimum final reward that counts as a success; ``None``: a number is never a success."""
     isolate: bool = True
-    """Whether it runs in worker processes; ``False``: it is fast and can neither crash nor hang."""
+    """Whether to run in worker processes; set to ``False`` only if it is fast and can neither crash nor hang."""
     keeps_processes: bool = False
-    """Whether processes that it starts live from one turn to the next."""
+    """Whether processes that the environment starts keep running between turns."""
     blame: Mapping[str, Outcome] = MappingProxyType({})
-    """What a repeated failure means, by its cause: ``{"timeout": "rejected"}``."""
+    """Outcome of a repeated failure, by cause, for example ``{"timeout": "rejected"}``."""
 
     def start(self, task: Task) -> Prompt | Reply:
-        """Return the initial observation. It is the same for all samples of a task.
+        """Return the initial observation, which must be the same for all samples of a task.
 
-        A ``Reply`` may also carry entries of ``Task.spec`` for the episode.
+        A ``Reply`` may also contain entries to add to ``Task.spec`` for the episode.
         """
         return task.prompt
 
@@ -75,47 +76,47 @@ class Environment(ABC):
 
 
 class Session(ABC):
-    """One episode of an environment with state."""
+    """One episode of a stateful environment."""
 
     @abstractmethod
     def reply(self, text: str) -> Answer:
-        """Answer what the policy wrote."""
+        """Answer the policy's turn ``text``."""
 
     def cut_off(self, text: str, limit: FinishReason) -> Answer:
         """Return the verdict of an episode that reached a limit; by default it is rejected.
 
-        ``text`` is what the policy wrote since the last reply; empty if the session has answered everything.
+        ``text`` is the unanswered turn of the policy, or empty if the session has answered every turn.
         """
         return Verdict.rejected(LIMITS[limit])
 
     def close(self) -> None:  # noqa: B027 - most sessions hold nothing
-        """Release what the session holds."""
+        """Release the session's resources."""
 
 
 class SessionEnvironment(Environment):
-    """An environment with state: ``open`` creates it for one episode.
+    """A stateful environment: ``open`` creates the state of one episode.
 
-    A session stays on its worker. If the worker is lost, the session is opened on another one and given the same turns
-    again; an episode whose replies then differ is unscored. So a session must be deterministic given task and seed.
+    A session stays on its worker. If the worker is lost, another worker opens the session and replays its turns; if the
+    replies then differ, the episode is unscored. A session must therefore be deterministic for a given task and seed.
     """
 
     @abstractmethod
     def open(self, task: Task, seed: int) -> Session:
-        """Open a session. ``seed`` belongs to the sample: every random choice of the session must derive from it."""
+        """Open a session. ``seed`` is specific to the sample; the session must derive every random choice from it."""
 
     def reply(self, task: Task, turns: Turns) -> Answer:
-        raise NotImplementedError("an environment with sessions answers through them")
+        raise NotImplementedError("a SessionEnvironment replies through its sessions; call open(task, seed) first")
 
 
 def as_environment(candidate: object) -> Environment | None:
-    """Return the environment that an object or a class stands for; ``None`` if it is anything else."""
+    """Return the environment given as an object or a class; ``None`` for anything else."""
     if isinstance(candidate, type) and issubclass(candidate, Environment):
         try:
             inspect.signature(candidate).bind()
         except TypeError as error:
             raise ConfigError(
                 f"the environment {candidate.__name__} cannot be created without arguments ({error}): give its "
-                "parameters defaults, or pass an instance, in TOML as 'module:instance'"
+                "parameters defaults, or pass an instance (in TOML: 'module:instance')"
             ) from None
         return candidate()
     return candidate if isinstance(candidate, Environment) else None
@@ -126,5 +127,5 @@ def name_of(environment: Environment) -> str:
 
 
 def assistant_texts(turns: Turns) -> list[str]:
-    """Return what the policy wrote, turn by turn."""
+    """Return the text of each of the policy's turns."""
     return [turn["content"] for turn in turns if turn["role"] == "assistant"]

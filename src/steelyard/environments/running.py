@@ -1,4 +1,4 @@
-"""Run an environment in a verification pool: an item is an episode so far, the answer is a reply or its verdict."""
+"""Run an environment in a verification pool: an item is an episode so far, and its result is a reply or a verdict."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ from steelyard.verification.returns import BadReturn, as_number, checked_reply, 
 
 @dataclass(slots=True)
 class OpenSession:
-    """A session and the turns that it has seen, its own replies included."""
+    """A session and the turns that it has seen, including its own replies."""
 
     session: Session
     turns: Turns
 
 
 class NotReproducibleError(Exception):
-    """A session that was given the same turns again replied differently."""
+    """A session replied differently when its turns were replayed."""
 
 
 class EnvironmentVerifier(Verifier):
-    """An environment as a verifier of episodes: ``verify`` returns ``Verdict.continues(reply)`` or the final verdict.
+    """Verifies episodes with an environment: ``verify`` returns ``Verdict.continues(reply)`` or the final verdict.
 
-    Sessions stay open in the worker until their episode ends. Every item carries the whole episode, so a worker that
-    does not have the session (its worker died, or it was closed to make room) opens it and replays the turns.
+    Sessions stay open in the worker until their episode ends. Every item contains the whole episode, so any worker can
+    reopen a session and replay its turns if the previous worker died or closed the session to make room.
     """
 
     def __init__(self, environment: Environment, *, seed: int = 0, max_sessions: int = 1024) -> None:
@@ -107,7 +107,7 @@ class EnvironmentVerifier(Verifier):
         return answer
 
     def _replayed(self, environment: SessionEnvironment, task: Task, key: SampleKey, turns: Turns) -> OpenSession:
-        """Open a session and give it the turns of an episode under way; its replies must be the same."""
+        """Open a session and replay the turns of an unfinished episode; the replies must be the same as before."""
         session = environment.open(task, sample_seed(self.seed, key))
         seen: Turns = ()
         try:
@@ -119,7 +119,7 @@ class EnvironmentVerifier(Verifier):
                 if not replied or turns[: len(seen)] != seen:
                     raise NotReproducibleError(
                         f"turn {len(seen)}: the session was opened again on another worker and answered {answer!r}; "
-                        "derive every random choice from the seed that `open` gets"
+                        "derive every random choice from the seed passed to `open`"
                     )
         except BaseException:
             _close(session)
@@ -134,7 +134,7 @@ class EnvironmentVerifier(Verifier):
 
 
 def sample_seed(seed: int, key: SampleKey) -> int:
-    """Return a seed below 2**31 that belongs to one sample of one run."""
+    """Return a seed below 2**31 that is specific to one sample of one run."""
     digest = hashlib.blake2b(repr((seed, *key)).encode(), digest_size=4).digest()
     return int.from_bytes(digest) >> 1
 

@@ -89,8 +89,8 @@ class Footprint:
 
     @property
     def peak(self) -> float:
-        """Peak memory of a process that samples and learns. The phases are added, because memory freed by one phase is
-        fragmented and rarely fits the other.
+        """Peak memory of a process that samples and learns. The memory of all phases is added up, because memory freed
+        by one phase is fragmented and rarely fits another.
         """
         return self.update + self.cache
 

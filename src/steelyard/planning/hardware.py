@@ -95,7 +95,9 @@ def read_accelerators(path: Path) -> dict[str, Accelerator]:
     try:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, tomllib.TOMLDecodeError) as error:
-        raise ConfigError(f"cannot read accelerators from {path}: {error}") from error
+        raise ConfigError(
+            f"cannot read accelerators from {path} ({error}); pass a TOML file with one table per accelerator"
+        ) from error
     return {**ACCELERATORS, **{name.lower(): _parse_accelerator(path, name, table) for name, table in tables.items()}}
 
 

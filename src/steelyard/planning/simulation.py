@@ -38,7 +38,7 @@ RARE = 0.01
 class Spread:
     """A distribution given by its mean and 99th percentile, truncated at a limit; constant if p99 is not given.
 
-    It is log-normal as long as a log-normal distribution can have such a tail (p99 up to e^2.7 = 15 times the mean).
+    The distribution is log-normal if a log-normal one can have such a tail (p99 up to e^2.7 = 15 times the mean).
     Beyond that, one value in a hundred is p99 and all others are equal.
     """
 

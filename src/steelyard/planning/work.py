@@ -1,7 +1,7 @@
 """Counts the work of each phase of a step (operations, bytes and kernel calls) from the model's shape.
 
 A token costs 2 operations per parameter it is multiplied by in the forward pass, and twice that in the backward pass
-(Kaplan et al., arXiv 2001.08361: 6 N per token in training). Differences from that count:
+(Kaplan et al., arXiv 2001.08361: 6 N per token in training). Exceptions to this count:
 
 - under LoRA, frozen matrices need no gradient, so the backward pass costs 2 N instead of 4 N, plus 6 per adapter
   parameter (4 N + 6 N_adapter in total);

@@ -120,8 +120,8 @@ def adapter_tensors(model: PeftModel, name: str) -> dict[str, Tensor]:
 
 
 def add_frozen_copy(model: PeftModel) -> None:
-    """Add a frozen copy of the trained adapter, without dropout. It is created with the default initialisation, because
-    some initialisations subtract their contribution from the base weights, which the policy shares.
+    """Add a frozen copy of the trained adapter, without dropout. The copy is created with the default initialisation,
+    because some initialisations subtract their contribution from the base weights, which the policy shares.
     """
     options: Any = copy.copy(model.peft_config[TRAINED])
     options.lora_dropout, options.init_lora_weights = 0.0, True

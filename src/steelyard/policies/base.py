@@ -41,7 +41,7 @@ class Policy:
     """
 
     body: nn.Module
-    """Everything up to the last hidden state."""
+    """The part of the model up to the last hidden state."""
 
     def __init__(
         self,

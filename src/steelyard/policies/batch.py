@@ -78,7 +78,7 @@ def pad_rows(rows: Sequence[np.ndarray], fill: int, *, left: bool = False) -> Te
 def collate_causal(samples: Sequence[Sample], pad_id: int) -> Batch:
     """Build a batch for a causal model: the output at p - 1 is the distribution of the token at p."""
     if not samples:
-        raise PolicyError("cannot collate an empty list of samples")
+        raise PolicyError("cannot collate an empty list of samples; pass at least one")
     rows = [sample.token_ids[:-1] for sample in samples]
     counts = [len(sample.decisions) for sample in samples]
     row_N = np.repeat(np.arange(len(samples)), counts)
@@ -102,7 +102,7 @@ def collate_filled(samples: Sequence[Sample], pad_id: int) -> Batch:
     is the distribution of the token at p.
     """
     if not samples:
-        raise PolicyError("cannot collate an empty list of samples")
+        raise PolicyError("cannot collate an empty list of samples; pass at least one")
     row_of: dict[bytes, int] = {}
     rows: list[np.ndarray] = []
     row_N: list[int] = []

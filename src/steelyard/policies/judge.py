@@ -1,7 +1,7 @@
 """Models that score samples: a sequence classifier, or a causal model's likelihood of the completion.
 
-Both are batch verifiers. The model is loaded at the first call, so a judge is cheap to build and uses memory only where
-it runs.
+Both kinds of judge are batch verifiers. The model is loaded at the first call, so a judge is cheap to build and uses
+memory only where it runs.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class ClassifierJudge(Judge):
     """Scores the prompt and completion with a sequence classifier.
 
     With one label, the score is the sigmoid of its logit (or the logit itself with ``squash=False``). With several
-    labels, it is the probability of ``label``.
+    labels, the score is the probability of ``label``.
     """
 
     squash: bool = True
@@ -197,7 +197,10 @@ class LikelihoodJudge(Judge):
 
     def _start_ids(self) -> list[int]:
         if self.tokenizer.bos_token_id is None:
-            raise PolicyError(f"judge {self.path} has no bos_token, which it needs to score text without its prompt")
+            raise PolicyError(
+                f"judge {self.path} has no bos_token, which it needs to score text without its prompt; use "
+                "another judge"
+            )
         return [self.tokenizer.bos_token_id]
 
     def _completion_ids(self, item: Item) -> list[int]:

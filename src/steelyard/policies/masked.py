@@ -80,8 +80,8 @@ class MaskedPolicy(Policy):
         return self.tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
 
     def encode_task(self, task: Task, most: int) -> np.ndarray:
-        """Return the token ids of a task. Raise if it exceeds the model's maximum length, has more than ``most`` holes,
-        or is changed by tokenization.
+        """Return the token ids of a task. Raise if the task exceeds the model's maximum length, has more than ``most``
+        holes, or is changed by tokenization.
         """
         ids = self.encode(task.prompt)
         if (limit := self.max_length) is not None and len(ids) > limit:
@@ -134,7 +134,10 @@ class MaskedPolicy(Policy):
         allowed = self.allowed(task)
         number = trail.add(allowed)
         if not np.isin(whole[hole], members(allowed)).all():
-            raise PolicyError(f"task {task.id}: the example {shown(text, 60)} fills in a forbidden or special token")
+            raise PolicyError(
+                f"task {task.id}: the example {shown(text, 60)} fills in a forbidden or special token; use "
+                "another example"
+            )
         decisions = Decisions(
             position_N=place_N + len(masked),
             forward_N=np.zeros(len(place_N), np.int32),

@@ -1,9 +1,9 @@
 r"""The reference policy against which KL is measured.
 
-Its weights are stored as a frozen *copy* of the model, as the policy's own model with the *adapter disabled* (no second
-model; correct only if training started with a new adapter), or as a *second frozen adapter*. They are updated by one of
-three rules: never (``static``), every N steps (``periodic``), or as the exponential moving average :math:`\phi
-\leftarrow d\,\phi + (1 - d)\,\theta` (``ema``).
+The reference weights are stored as a frozen *copy* of the model, as the policy's own model with the *adapter disabled*
+(no second model; correct only if training started with a new adapter), or as a *second frozen adapter*. The weights are
+updated by one of three rules: never (``static``), every N steps (``periodic``), or as the exponential moving average
+:math:`\phi \leftarrow d\,\phi + (1 - d)\,\theta` (``ema``).
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ def closed_vocabulary_tokenizer(
         )
     if not spaced and (long := [token for token in own if len(token) != 1]):
         raise PolicyError(
-            f"model.scratch.vocabulary without spaces must contain only single characters; remove {long[:5]}"
+            f"model.scratch.spaced = false allows only single characters in model.scratch.vocabulary; remove {long[:5]}"
         )
     core = Tokenizer(models.WordLevel({token: index for index, token in enumerate(tokens)}))
     if spaced:
@@ -105,9 +105,9 @@ def rotary_base(architecture: Architecture) -> float:
 def scratch_masked_model(architecture: Architecture, tokenizer: Any, seed: int) -> Any:
     """Build a ModernBERT model with weights initialised from ``seed``, like :func:`scratch_model`.
 
-    ModernBERT's defaults suit vocabularies of thousands of subwords. With them, a small model over a few hundred
-    characters is slow to learn anything beyond letter frequencies. The rotary base therefore follows the longest text,
-    and weights start with a standard deviation of width^-1/2.
+    ModernBERT's defaults suit vocabularies of thousands of subwords. With these defaults, a small model over a few
+    hundred characters is slow to learn anything beyond letter frequencies. The rotary base therefore follows the
+    longest text, and weights start with a standard deviation of width^-1/2.
     """
     config = ModernBertConfig(
         vocab_size=len(tokenizer),

@@ -1,9 +1,9 @@
 """Policies whose weights are sharded across ranks (FSDP2) or replicated on all of them (DDP).
 
 A policy calls its body and head separately, and calls the head once per chunk and again in the backward pass.
-:class:`OnePass` makes all of that *one* forward pass of one module for FSDP and DDP. The weights outside the layers
-(embedding, last norm, output layer, tied or not) stay gathered from the start of the pass until the end of its backward
-pass; those of a layer stay gathered only while it runs.
+:class:`OnePass` combines these calls into *one* forward pass of one module for FSDP and DDP. The weights outside the
+layers (embedding, last norm, output layer, tied or not) stay gathered from the start of the pass until the end of its
+backward pass; those of a layer stay gathered only while it runs.
 """
 
 from __future__ import annotations
@@ -69,7 +69,9 @@ def replicate(policy: Policy) -> DistributedDataParallel:
 
 
 def layers_of(policy: Policy) -> list[nn.Module]:
-    """Return the blocks that transformers never splits. Sharding changes their class, so base classes count too."""
+    """Return the blocks that transformers never splits. Sharding changes the class of these blocks, so base classes
+    count too.
+    """
     kinds = set(getattr(policy.base, "_no_split_modules", None) or ())
     return [module for module in policy.base.modules() if kinds & {kind.__name__ for kind in type(module).__mro__}]
 

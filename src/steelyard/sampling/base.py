@@ -15,14 +15,14 @@ _Waiting = TypeVar("_Waiting")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NextTurn:
-    """Where a later turn of an episode starts."""
+    """The start of a later turn of an episode."""
 
     sample: int
     """Index of the sample in its group."""
     token_ids: IntArray
     """All tokens before the turn: prompt, earlier turns and replies."""
     drawn: int
-    """Tokens written in earlier turns; the turn's random numbers continue from there."""
+    """Number of tokens that the policy wrote in earlier turns; the turn's random numbers continue from there."""
     max_new_tokens: int
 
 
@@ -36,7 +36,7 @@ class SampleRequest:
     count: int
     attempt: int = 0
     next_turn: NextTurn | None = None
-    """Continue one sample with another turn, instead of starting ``count`` samples."""
+    """If set, the request continues one sample with another turn instead of starting ``count`` samples."""
     only: tuple[int, ...] = ()
     """Indices of the samples to draw; empty: all ``count`` samples."""
 
@@ -57,9 +57,9 @@ class Decoding:
 
 
 class TurnQueue:
-    """Later turns that arrive while a sampler works; an episode stays open until it is ended here.
+    """Queue of later turns that arrive while a sampler runs; an episode stays open until ``end`` is called for it.
 
-    Another thread may add to it. A request without an open episode starts one.
+    Another thread may add requests. A request for an episode that is not open starts it.
     """
 
     def __init__(self) -> None:
@@ -68,11 +68,11 @@ class TurnQueue:
         self._newly_ended: deque[SampleKey] = deque()
 
     def add(self, request: SampleRequest) -> None:
-        """Continue an episode whose last turn was yielded."""
+        """Queue the next turn of an episode; its previous turn must have been yielded."""
         self._requests.append(request)
 
     def end(self, key: SampleKey) -> None:
-        """Declare an episode over; the sampler may drop its cache."""
+        """Mark an episode as ended, so that the sampler may drop its cache."""
         self._ended.add(key)
         self._newly_ended.append(key)
 
@@ -89,7 +89,7 @@ class TurnQueue:
 
 
 def _emptied(waiting: deque[_Waiting]) -> list[_Waiting]:
-    """Return and remove what is waiting; another thread may add to it meanwhile."""
+    """Remove and return all entries; another thread may add to the queue at the same time."""
     return [waiting.popleft() for _ in range(len(waiting))]
 
 
@@ -107,7 +107,7 @@ class Sampler(Protocol):
 
 @runtime_checkable
 class EpisodeSampler(Sampler, Protocol):
-    """A sampler of episodes: an episode that waits for a reply keeps its place and its cache."""
+    """A sampler of episodes; an episode that waits for a reply keeps its cache."""
 
     def sample_turns(
         self, requests: Sequence[SampleRequest], decoding: Decoding, turns: TurnQueue
@@ -124,5 +124,5 @@ class Closeable(Protocol):
     """An object that holds processes or memory, such as a sampler with its own copy of the model weights."""
 
     def close(self) -> None:
-        """Release them. Calling it twice is safe."""
+        """Release the resources. Calling it twice is safe."""
         ...

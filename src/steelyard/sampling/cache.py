@@ -18,9 +18,9 @@ class Columns:
     """Number of columns in use in at least one row."""
     dtype: torch.dtype
     rows: slice = field(default_factory=lambda: slice(None))
-    """Rows of the pass; the others keep what they hold."""
+    """Rows that take part in the pass; the other rows stay unchanged."""
     end: int = 0
-    """Number of columns that the rows of the pass use after it."""
+    """Number of columns in use after the pass, in the rows that take part in it."""
     place_BT: Tensor | None = None
     """Column of each token in each row; None: all rows write columns ``filled`` to ``end``."""
 
@@ -81,7 +81,7 @@ class PreallocatedLayer(DynamicLayer):
             storage[[a, b], :, :end] = storage[[b, a], :, :end]
 
     def copy_row(self, source: int, target: int, columns: int) -> None:
-        """Copy the first columns of a row to another."""
+        """Copy the first ``columns`` columns of one row to another."""
         for storage in (self._keys, self._values):
             storage[target, :, :columns] = storage[source, :, :columns]
 

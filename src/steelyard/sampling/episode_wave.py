@@ -1,7 +1,8 @@
-"""Episodes that are decoded together: rows at different turns share the batch, and rows that wait for a reply leave it.
+"""Decodes episodes together: rows at different turns share a batch, and rows that wait for a reply leave it.
 
-A waiting row keeps its cache, and its next turn runs only the tokens that are not in it. An episode that ends makes
-room for one that has not started. So at most as many episodes are open as the wave has rows, which bounds the memory.
+A waiting row keeps its cache, so its next turn processes only the tokens that are not cached yet. A row whose episode
+has ended is used for one that has not started. The number of open episodes therefore never exceeds the number of rows,
+which bounds the memory.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ GROWTH = 1.5
 class EpisodeWave(Wave):
     """Rows of episodes.
 
-    The first ``batch`` rows take part in forward passes. Behind them are the rows that wait for a reply, and those
-    whose episode has ended.
+    The first ``batch`` rows take part in forward passes. After them come the rows that wait for a reply and those whose
+    episode has ended.
     """
 
     def __init__(
@@ -62,7 +63,7 @@ class EpisodeWave(Wave):
                 yield None
 
     def _feed_batch(self, resumed: int) -> Tensor:
-        """Run the pending tokens of the batch; the last ``resumed`` rows have whole replies and run by themselves."""
+        """Process the pending tokens of the batch; the last ``resumed`` rows hold whole replies and run separately."""
         first = self.batch - resumed
         parts = [slice(0, first), slice(first, self.batch)]
         return torch.cat([self._feed(part) for part in parts if part.start < part.stop])
@@ -71,14 +72,14 @@ class EpisodeWave(Wave):
         return row.finished is not None and self.turns.is_over(row.key)
 
     def _park(self) -> None:
-        """Move finished rows behind the batch."""
+        """Move finished rows out of the batch, to the rows after it."""
         for place in reversed(range(self.batch)):
             if self.rows[place].finished:
                 self.batch -= 1
                 self._swap(place, self.batch)
 
     def _resume(self) -> int:
-        """Start the turns that have arrived and new episodes, as the last rows of the batch; return their number."""
+        """Start queued turns and new episodes in the last rows of the batch, and return how many were started."""
         before = self.batch
         for request in self.turns.take():
             for key in request.keys:
@@ -91,7 +92,7 @@ class EpisodeWave(Wave):
         return self.batch - before
 
     def _open_episodes(self) -> None:
-        """Start episodes in the rows of ended ones. The first of a group runs its prompt, later ones copy it."""
+        """Start episodes in the rows of ended ones. The first of a group runs its prompt; the others copy its cache."""
         groups: set[GroupKey] = set()
         while self.queue:
             request, key = self.queue[0]
@@ -110,7 +111,7 @@ class EpisodeWave(Wave):
         return None
 
     def _start(self, place: int, request: SampleRequest, key: SampleKey) -> None:
-        """Replace a parked row by a turn; tokens that are in the cache are not run again."""
+        """Start a turn in place of a parked row; cached tokens are not processed again."""
         self._swap(place, self.batch)
         place, ids = self.batch, self._tokens(request)
         source = place if self.rows[place].key == key else self._relative(key)

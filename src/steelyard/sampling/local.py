@@ -1,7 +1,8 @@
 """Batched generation with the policy's own transformers model.
 
-Each draw uses one uniform keyed by (seed, step, slot, attempt, sample, position). So a sample does not depend on which
-others share its batch or, in an episode, on how long its replies take; its log-probs do not beyond rounding errors.
+Each draw uses one uniform keyed by (seed, step, slot, attempt, sample, position). A sample therefore does not depend on
+the other samples in its batch or, in an episode, on how long replies take; its log-probs may differ by rounding errors
+only.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def has_alibi(config: PretrainedConfig) -> bool:
 
 
 def require_episodes(policy: CausalPolicy) -> None:
-    """Reject models whose rows cannot wait with their cache and continue at different lengths."""
+    """Reject models whose cache does not allow rows to pause and resume at different lengths."""
     config, kernel = policy.model.config, policy.attention_kernel
     plain = all(type(layer) is DynamicLayer for layer in DynamicCache(config=config).layers)
     if not plain or kernel not in MASKED_KERNELS or has_alibi(config):

@@ -17,7 +17,7 @@ from steelyard.types import IntArray
 CONTEXT = 8
 """Number of preceding tokens to decode with a token. A UTF-8 character spans at most 4 bytes and so 4 tokens."""
 INCOMPLETE = "\N{REPLACEMENT CHARACTER}"
-"""Appears in decoded text for bytes that are not (yet) a complete character."""
+"""Appears in decoded text in place of bytes that are not (yet) a complete character."""
 
 
 class TextOffsets:
@@ -27,7 +27,7 @@ class TextOffsets:
         self._decode = decode
         id_of: dict[str, int] = tokenizer.get_vocab()
         self._bytes = frozenset(id_of[name] for byte in range(256) if (name := f"<0x{byte:02X}>") in id_of)
-        """Byte tokens (sentencepiece). A run of them is decoded as text only if the complete run is valid."""
+        """Byte tokens (sentencepiece). A run of byte tokens is decoded as text only if the complete run is valid."""
         self._added: dict[int, int | None] = {}
         """Number of characters that a token adds after another token, or None if that depends on its neighbours."""
         self._neighbour: int | None = None

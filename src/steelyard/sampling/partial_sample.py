@@ -28,13 +28,13 @@ class PartialSample:
     ) -> None:
         self.key, self.prompt_ids, self.decoding, self.end_ids = key, prompt_ids, decoding, end_ids
         self.drawn = 0 if request.next_turn is None else request.next_turn.drawn
-        """Tokens written in earlier turns."""
+        """Number of tokens written in earlier turns."""
         self.tokens: list[int] = []
         self.pending: list[int] = []
         """Tokens that the model has not processed yet."""
         self.finished: FinishReason | None = None
         self.delivered = False
-        """Whether the sampler has yielded it."""
+        """Whether the sampler has yielded this turn."""
         self._task = request.task
         self._walk: Walk | None = None if constraint is None else constraint.begin(request.task)
         self._stored = decoding.supports == "stored"

@@ -36,7 +36,7 @@ down every later step.
 """
 
 SCRATCH_COLUMNS = 1
-"""Columns behind the capacity, for padding tokens."""
+"""Extra columns after the capacity, for padding tokens."""
 
 MASKED_KERNELS = ("sdpa", "eager")
 """Attention kernels that accept an explicit mask, needed for several tokens per row at different columns."""

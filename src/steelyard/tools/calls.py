@@ -1,8 +1,8 @@
-"""Tool calls within what the policy wrote.
+"""Parses tool calls in the policy's text.
 
 A call is ``<tool_call>{"name": ..., "arguments": {...}}</tool_call>``, as many models write it (Hermes, Qwen). A turn
-may hold several calls. A turn that consists of the JSON object alone is a call too (Llama); its arguments may be called
-``parameters``.
+may contain several calls. A turn that consists only of the JSON object is also a call (Llama); its key for the
+arguments may be ``parameters``.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ _KEYS = ("arguments", "parameters")
 
 
 class Call(NamedTuple):
-    """A call that can be run if the tool exists and accepts the arguments."""
+    """A well-formed call; the tool may still not exist or reject the arguments."""
 
     name: str
     arguments: dict[str, Any]
 
 
 class InvalidCall(NamedTuple):
-    """A call that cannot be read."""
+    """A call that cannot be parsed."""
 
     reason: str
 

@@ -1,9 +1,9 @@
-"""Episodes with tools: a turn with calls is answered with their results; a turn without one is the final answer.
+"""Episodes with tools: a turn with tool calls is answered with their results; a turn without calls is the final answer.
 
-The verifier of the run scores the final answer: its text is the text of the last turn alone, and ``task.spec["turns"]``
-holds all messages after the prompt. A call that cannot be run (invalid JSON, an unknown tool, wrong arguments) and an
-error that a tool raises go back to the policy as text. If a tool crashes, hangs or runs out of memory, verification of
-the episode fails with that cause, as for any verifier.
+The run's verifier scores the final answer: it receives the text of the last turn only, and ``task.spec["turns"]`` holds
+all messages after the prompt. If a call cannot be run (invalid JSON, unknown tool, wrong arguments) or the tool raises
+an exception, the policy receives the error as text. If a tool crashes, hangs or runs out of memory, verification of the
+episode fails with that cause, as it does for any verifier.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from steelyard.verification.base import GroupMode
 from steelyard.verification.trl import TRLVerifier
 
 TURNS = "turns"
-"""Entry of the spec in which a verifier finds the messages of the episode."""
+"""Key in ``task.spec`` under which a verifier finds the messages of the episode."""
 MAX_ERROR_CHARACTERS = 500
 Opened = Mapping[str, Callable[..., Any]]
-"""What is called in an episode, by the name of the tool."""
+"""The callables of one episode, by tool name."""
 
 
 class ToolEnvironment(Environment):
-    """Tools without state. Every turn is answered by itself, in any worker."""
+    """Stateless tools. Turns are answered independently of each other, by any worker."""
 
     def __init__(self, tools: Sequence[Tool], verifier: AnyVerifier) -> None:
         require_single(verifier)
@@ -47,7 +47,7 @@ class ToolEnvironment(Environment):
         return self.answer(task, turns, {name: tool.open(0) for name, tool in self.tools.items()})
 
     def answer(self, task: Task, turns: Turns, opened: Opened) -> Answer:
-        """Run the calls of the last turn; without one, return the verdict on the final answer."""
+        """Run the calls in the last turn, or return the verdict on the final answer if there are none."""
         calls = read_calls(turns[-1]["content"])
         if not calls:
             return final_verdict(self.verifier, task, turns)
@@ -57,7 +57,7 @@ class ToolEnvironment(Environment):
         return Reply(tuple({"role": "tool", "content": result} for result in results))
 
     def _result(self, opened: Opened, name: str, arguments: Mapping[str, Any]) -> str:
-        """Return the result of a call, or what was wrong with it."""
+        """Return the result of a call, or a description of the error."""
         if name not in self.tools:
             return f"error: there is no tool {bounded(name, 100)!r}; the tools are: {', '.join(self.tools)}"
         try:
@@ -71,7 +71,7 @@ class ToolEnvironment(Environment):
 
 
 class ToolSessionEnvironment(SessionEnvironment):
-    """Tools of which some have state: each episode has its own instances, which live from turn to turn."""
+    """Tools of which at least one is stateful: each episode has its own instances, which persist between turns."""
 
     keeps_processes = True
 
@@ -104,25 +104,25 @@ class _ToolSession(Session):
 
 
 def tool_environment(tools: Sequence[Tool], verifier: AnyVerifier) -> Environment:
-    """Return the environment in which the policy calls the tools, and in which ``verifier`` scores its final answer."""
+    """Return an environment in which the policy calls the tools and ``verifier`` scores its final answer."""
     kind = ToolSessionEnvironment if any(tool.has_state for tool in tools) else ToolEnvironment
     return kind(tools, verifier)
 
 
 def require_single(verifier: AnyVerifier) -> None:
-    """Reject a verifier that compares the samples of a group: episodes end one by one."""
+    """Reject a verifier that compares the samples of a group, because episodes are scored one at a time."""
     if isinstance(verifier, WeightedVerifier):
         for part in verifier.parts:
             require_single(part.verifier)
     elif isinstance(verifier.mode, GroupMode) and not isinstance(verifier, TRLVerifier):
         raise ConfigError(
-            f"{verifier.name} compares the samples of a group, but episodes with tools end one by one; use a verifier "
-            "with mode = 'one' or 'batch'"
+            f"{verifier.name} compares the samples of a group, but episodes with tools are scored one at a time; use a "
+            "verifier with mode = 'one' or 'batch'"
         )
 
 
 def final_verdict(verifier: AnyVerifier, task: Task, turns: Turns) -> Verdict:
-    """Score the last turn with a verifier of single texts; the whole conversation is in ``task.spec["turns"]``."""
+    """Score the last turn with a verifier for single texts; the whole conversation is in ``task.spec["turns"]``."""
     text = turns[-1]["content"]
     task = replace(task, spec={**task.spec, TURNS: [dict(turn) for turn in turns]})
     messages = tuple(Turn(turn["role"], turn["content"], 0, 0) for turn in turns)

@@ -1,4 +1,4 @@
-"""Python in the sandbox, with state: names that one call defines exist in later calls of the episode."""
+"""A stateful Python interpreter in the sandbox: names defined by one call exist in later calls of the episode."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from steelyard.errors import SandboxError
 from steelyard.verification.sandbox import RunLimits, SandboxSession
 
 SECONDS = 5.0
-"""Limit of one call."""
+"""Time limit for one call."""
 GRACE_SECONDS = 5.0
-"""How much longer an interpreter may take that does not stop at the limit; then it is killed."""
+"""Additional time before an interpreter that does not stop at the limit is killed."""
 OUTPUT_CHARACTERS = 2000
 LIMITS = RunLimits(seconds=3600.0, cpu_seconds=600, memory=1 << 30, processes=16, output=1 << 12)
-"""Limits of an episode's interpreter from its first call to its end."""
+"""Limits for an episode's interpreter over its whole lifetime."""
 
 
 class Python:
@@ -27,7 +27,7 @@ class Python:
     tool_name: ClassVar[str] = "python"
 
     def __init__(self, seed: int = 0) -> None:
-        """``seed`` initialises the module ``random``, so that the same calls give the same output again."""
+        """``seed`` initialises the ``random`` module, so that repeating the same calls gives the same output."""
         self.seed = seed
         self._session: SandboxSession | None = None
 

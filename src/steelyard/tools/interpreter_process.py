@@ -1,7 +1,7 @@
-"""The program that ``interpreter.Python`` runs in the sandbox: it runs code line by line and answers with its output.
+"""The program that ``interpreter.Python`` starts in the sandbox: it runs pieces of code and returns their output.
 
-A line on stdin is a piece of code as a JSON string; the answer is a JSON string in the pipe ``answers``. Only the
-standard library is used. The code can do anything to this process: the sandbox protects everything else.
+Each line on stdin is a piece of code as a JSON string; its output is written as a JSON string to the pipe ``answers``.
+Only the standard library is used. The code can do anything to this process; the sandbox protects everything else.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ NAME = "<code>"
 
 
 class BoundedText(io.TextIOBase):
-    """Keeps the first characters written."""
+    """Keeps the first ``limit`` characters written and counts the rest."""
 
     def __init__(self, limit: int) -> None:
         self.limit, self.kept, self.dropped = limit, "", 0
@@ -58,7 +58,7 @@ def main(seconds: float, characters: int, seed: int) -> None:
 
 
 def run(code: str, names: dict[str, Any], output: BoundedText, seconds: float) -> None:
-    """Run one piece of code. An error is part of the output."""
+    """Run one piece of code; exceptions are printed to the output."""
     with redirect_stdout(output), redirect_stderr(output):
         try:
             signal.setitimer(signal.ITIMER_REAL, seconds)
@@ -91,7 +91,7 @@ def _stop(_number: int, _frame: object) -> None:
 
 
 def _traceback(error: BaseException) -> list[str]:
-    """Return the lines of a traceback that concern the code itself."""
+    """Return the line number in the code and the exception message."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == NAME]
     where = [f"line {frame.lineno}: " for frame in frames[-1:]]
     return [*where, *traceback.format_exception_only(error)]

@@ -1,4 +1,4 @@
-"""Find tools: those that come with Steelyard by name, others as Python objects or by import path."""
+"""Find tools: built-in ones by name, others as Python objects or by import path."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from steelyard.tools.schema import Tool
 from steelyard.verification import import_path_of, load_function
 
 INCLUDED: Mapping[str, Any] = MappingProxyType({"calculator": calculator, "python": Python})
-"""The tools that come with Steelyard. The keys are those of ``config.sampling.TOOLS``."""
+"""The built-in tools, under the names in ``config.sampling.TOOLS``."""
 
 
 def load_tools(candidates: Sequence[Any]) -> list[Tool]:
@@ -25,7 +25,7 @@ def load_tools(candidates: Sequence[Any]) -> list[Tool]:
 
 
 def tool_path(candidate: Any) -> str | None:
-    """Return how a configuration names a tool; ``None`` if only this process knows it."""
+    """Return a tool's name or import path for the configuration, or ``None`` if it has neither."""
     if isinstance(candidate, str):
         return candidate
     return next((name for name, tool in INCLUDED.items() if tool is candidate), None) or import_path_of(candidate)

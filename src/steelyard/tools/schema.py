@@ -14,7 +14,7 @@ import cloudpickle
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
 from pydantic.json_schema import GenerateJsonSchema
-from typing_extensions import TypedDict  # pydantic requires this one before Python 3.12
+from typing_extensions import TypedDict  # pydantic requires this TypedDict before Python 3.12
 
 from steelyard.errors import ConfigError
 from steelyard.text import bounded
@@ -22,7 +22,7 @@ from steelyard.verification.calling import call, name_of
 from steelyard.verification.transport import importable
 
 MAX_RESULT_CHARACTERS = 4000
-"""Characters of a result that the policy reads; the middle of a longer one is left out."""
+"""Maximum length of a result in characters; the middle of a longer result is omitted."""
 
 
 class ArgumentError(Exception):
@@ -37,27 +37,29 @@ class Tool:
     """
 
     def __init__(self, function: Callable[..., Any], hints: Mapping[str, Any] | None = None) -> None:
-        """``hints``: the resolved annotations, if the module of the function is not importable here."""
+        """``hints``: the resolved type annotations, if the function's module cannot be imported here."""
         self.function = function
         self.has_state = isinstance(function, type)
         self._called = _call_method(function) if isinstance(function, type) else function
         self.name = str(getattr(function, "tool_name", "") or name_of(function))
         if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", self.name) is None:
-            raise ConfigError(f"tool {self.name!r} needs a name that a model can write; define it with def")
+            raise ConfigError(
+                f"tool {self.name!r} must have a valid function name, so that a model can call it; define it with def"
+            )
         self.hints = _hints(self._called, self.name) if hints is None else dict(hints)
         self.description, self._about = read_docstring(inspect.getdoc(self._called) or inspect.getdoc(function) or "")
         self._arguments  # noqa: B018 - reports a missing type now
         self.parameters  # noqa: B018
 
     def __reduce__(self) -> tuple[Callable[..., Tool], tuple[Any, ...]]:
-        """Send the resolved types along with a function that travels by value, without the names of its module."""
+        """Pickle the resolved types with a function that is sent by value, because its module's names are not sent."""
         if importable(self.function):
             return Tool, (self.function,)
         return _rebuilt, (self.function, cloudpickle.dumps(self.hints))
 
     @property
     def schema(self) -> dict[str, Any]:
-        """The tool as chat templates expect it."""
+        """The tool's description in the format that chat templates expect."""
         inner = {"name": self.name, "description": self.description, "parameters": self.parameters}
         return {"type": "function", "function": inner}
 
@@ -70,7 +72,7 @@ class Tool:
 
     @cached_property
     def _arguments(self) -> TypeAdapter[Any]:
-        """Validates a table of arguments; an argument with a default may be missing."""
+        """Validator for the arguments of a call; arguments with a default may be omitted."""
         fields: dict[str, Any] = {}
         for name, parameter in _parameters(self._called, self.name, skip_self=self.has_state).items():
             if name not in self.hints:
@@ -92,13 +94,13 @@ class Tool:
             ) from None
 
     def open(self, seed: int) -> Callable[..., Any]:
-        """Return what is called during one episode: the function, or an instance of the class."""
+        """Return the callable for one episode: the function, or a new instance of the class."""
         if not self.has_state:
             return self.function
         return self.function(seed=seed) if "seed" in inspect.signature(self.function).parameters else self.function()
 
     def run(self, opened: Callable[..., Any], arguments: Mapping[str, Any]) -> str:
-        """Check the arguments, call the tool and return its result as text. Errors of the tool are not caught."""
+        """Check the arguments, call the tool and return its result as text. The tool's exceptions are not caught."""
         try:
             checked = self._arguments.validate_python(dict(arguments))
         except ValidationError as error:
@@ -120,7 +122,7 @@ class _Untitled(GenerateJsonSchema):
 def _call_method(kind: type[Any]) -> Callable[..., Any]:
     found = next((vars(owner)["__call__"] for owner in kind.__mro__ if "__call__" in vars(owner)), None)
     if found is None:
-        raise ConfigError(f"tool {kind.__name__}: a class needs a method __call__ with typed parameters; define it")
+        raise ConfigError(f"tool {kind.__name__}: the class has no __call__ method; define one with typed parameters")
     return found
 
 
@@ -138,12 +140,12 @@ def _parameters(function: Callable[..., Any], name: str, *, skip_self: bool) -> 
         raise ConfigError(f"tool {name} has no signature ({error}); wrap it in a typed function") from None
     for parameter, kind in ((key, value.kind) for key, value in found):
         if kind not in (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY):
-            raise ConfigError(f"tool {name}: {parameter!r} cannot be passed by name; list every argument by its name")
+            raise ConfigError(f"tool {name}: {parameter!r} cannot be passed by name; replace it with named parameters")
     return dict(found[1:] if skip_self else found)
 
 
 def read_docstring(text: str) -> tuple[str, dict[str, str]]:
-    """Return the description, and the description of each parameter in a section ``Args:``."""
+    """Return the description of a function, and that of each parameter in its ``Args:`` section."""
     before, _, section = text.partition("Args:\n")
     section = re.split(r"\n(?=\S)", section)[0]
     entries = re.findall(r"^[ ]*(\w+)(?: *\([^)\n]*\))?: *(.+(?:\n {6,}\S.*)*)", section, re.MULTILINE)

@@ -12,7 +12,7 @@ class Phase(NamedTuple):
 
     label: str
     unit: str = ""
-    """Unit of its progress count."""
+    """Unit of the phase's progress count."""
 
 
 PHASES = {

@@ -22,7 +22,7 @@ Advance = Callable[..., None]
 def progress_bar(what: str, total: int, *, clock: Callable[[], float] = time.monotonic) -> Iterator[Advance]:
     """Show a progress bar on stderr while the block runs, and yield the function that advances it.
 
-    Without a terminal, it prints a line at the start, and more lines if the work takes a long time.
+    Without a terminal, a line is printed at the start, and more lines follow if the work takes a long time.
     """
     console = Screen(stderr=True, highlight=False)
     if not console.is_terminal:
@@ -61,7 +61,7 @@ def stages(
 ) -> Iterator[Callable[[str], None]]:
     """Print the current stage to stderr if it takes a long time, and yield the function that starts the next stage.
 
-    It prints lines instead of a spinner, because downloads draw their own bars.
+    Stages are printed as lines, without a spinner, because downloads draw their own bars.
     """
     if not shown:
         yield lambda _: None

@@ -76,16 +76,16 @@ class SupportsProgress(Protocol):
     """A tracker that also shows the progress within a step."""
 
     def progress(self, activity: Activity) -> None:
-        """Show an activity. It is called at most once per sample and verdict, so it must be cheap."""
+        """Show an activity. Called up to once per sample and verdict, so it must be cheap."""
         ...
 
 
 class Trackers:
     """Forwards to several trackers. A list of numbers is converted to a histogram.
 
-    A tracker that fails (full disk, closed pipe, unreachable service) stops neither the run nor the other trackers. Its
-    failure is reported once and again only after it has recovered; it is called again at every step. Errors in
-    ``rewind`` do propagate, because no training is lost before the first step.
+    A tracker that fails (full disk, closed pipe, unreachable service) stops neither the run nor the other trackers. The
+    failed tracker is called again at every step; its failure is reported once, and again only after it has recovered.
+    Errors in ``rewind`` do propagate, because no training is lost before the first step.
     """
 
     def __init__(self, trackers: Iterable[Tracker]) -> None:

@@ -18,7 +18,7 @@ from steelyard.types import Verdict
 _LABEL_STYLE = {"best": "bold green", "median": "bold cyan", "worst": "bold red"}
 _INDENT = "  "
 _FIRST_TURNS, _LAST_TURNS = 5, 4
-"""Turns of a long episode shown on its card; the others are counted."""
+"""Number of turns of a long episode shown on its card; the others are only counted."""
 
 
 class SampleCards:
@@ -49,7 +49,7 @@ def _card(sample: ShownSample, width: int) -> Iterator[Text]:
 
 
 def _episode(sample: ShownSample, width: int) -> Iterator[Text]:
-    """Show the turns: what the policy wrote after a bar, replies dimmed after ``>``."""
+    """Show the turns: the policy's text after a bar, and dimmed replies after ``>``."""
     omitted = len(sample.turns) - _FIRST_TURNS - _LAST_TURNS
     if omitted > 1:
         yield from _turns(sample.turns[:_FIRST_TURNS], width)

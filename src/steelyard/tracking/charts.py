@@ -121,7 +121,7 @@ def _mean(points: Sequence[tuple[float, float, float]], column: int) -> float:
 class ChartTracker:
     """Draws the chart into the run folder when the run ends, even after an error.
 
-    It writes nothing if the run folder was replaced by another one in the meantime.
+    No chart is written if the run folder was replaced by another one in the meantime.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -129,7 +129,7 @@ class ChartTracker:
         self._logged_to: os.stat_result | None = None
 
     def log(self, step: int, metrics: Mapping[str, Metric]) -> None:
-        """Remember the folder; the chart is drawn from the file."""
+        """Remember the run folder; the chart is drawn later, from the metrics file."""
         if self._logged_to is None:
             self._logged_to = self.folder.stat()
 

@@ -117,7 +117,7 @@ class ConsoleTracker:
 
 
 def _never_fail_on_encoding(console: Console) -> None:
-    """Make a stream with a limited encoding print ``?`` for characters that it cannot encode."""
+    """Make an output stream print ``?`` instead of raising an error for characters that its encoding lacks."""
     reconfigure = getattr(console.file, "reconfigure", None)
     if console.options.ascii_only and reconfigure is not None:
         reconfigure(errors="replace")

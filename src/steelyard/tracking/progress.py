@@ -23,7 +23,7 @@ class RunningPhase(NamedTuple):
 
 
 class Progress:
-    """Collects metrics and activities for display. It does not depend on the trainer."""
+    """Collects metrics and activities for display. This class does not depend on the trainer."""
 
     def __init__(self, total_steps: int, clock: Callable[[], float]) -> None:
         self.total_steps = total_steps

@@ -58,7 +58,7 @@ def select_samples(groups: Iterable[Group]) -> list[ShownSample]:
 
 
 def prompt_of(task: Task, sample: Sample) -> Prompt:
-    """Return what the policy read first: the initial observation of an episode, otherwise the task's prompt."""
+    """Return the text that the sample started from: the initial observation of an episode, or the task's prompt."""
     return task.prompt if sample.observation is None else sample.observation
 
 

@@ -1,6 +1,6 @@
-"""Episodes as text, turn by turn: what the policy wrote after ``│``, the replies of the environment after ``>``.
+"""Formats episodes as text, turn by turn: the policy's text after ``│``, the environment's replies after ``>``.
 
-Every line has its mark, so that text of the policy cannot pass for a reply.
+Every line has its own mark, so that the policy's text cannot be mistaken for a reply.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Shown(Protocol):
 
 
 def shown_turns(sample: Sample, verdict: Verdict) -> tuple[ShownTurn, ...]:
-    """Return the turns of an episode with their rewards; nothing for any other sample."""
+    """Return the turns of an episode with their rewards, or an empty tuple for any other sample."""
     rewards = iter(verdict.turn_rewards)
     return tuple(
         ShownTurn(turn.role, turn.text, next(rewards, None) if turn.role == "assistant" else None)
@@ -68,7 +68,7 @@ def shown_turns(sample: Sample, verdict: Verdict) -> tuple[ShownTurn, ...]:
 
 
 def limit_note(turns: Sequence[ShownTurn], finish: FinishReason, verdict: Verdict) -> str:
-    """Return which limit ended an episode, unless the verdict says so; nothing for any other sample."""
+    """Return which limit ended an episode; empty if there was none or the verdict already names it."""
     note = LIMITS.get(finish, "") if turns else ""
     return "" if note in verdict.reason else note
 
@@ -76,7 +76,7 @@ def limit_note(turns: Sequence[ShownTurn], finish: FinishReason, verdict: Verdic
 def transcript_lines(
     turns: Sequence[ShownTurn], wrap: Callable[[str, str], Sequence[str]] = lambda text, _: _lines(text)
 ) -> Iterator[TranscriptLine]:
-    """Yield the lines of all turns. ``wrap`` splits a text into lines that leave room for a note behind them."""
+    """Yield the lines of all turns. ``wrap`` splits text into lines that leave room for a note after the last line."""
     for turn in turns:
         note = "" if turn.reward is None else f"  (reward {turn.reward:.4g})"
         role = "" if turn.role in ("assistant", "user") else f"{turn.role}: "
@@ -86,7 +86,7 @@ def transcript_lines(
 
 
 def sample_text(sample: Shown) -> str:
-    """Return the turns of an episode as text, with the limit that ended it; the text of any other sample."""
+    """Return an episode as text, with the limit that ended it if any; for any other sample, return its text."""
     if not sample.turns:
         return sample.text
     note = limit_note(sample.turns, sample.finish, sample.verdict)

@@ -24,7 +24,7 @@ Array = NDArray[np.floating]
 NO_ADVANTAGE = 1e-9
 """Advantages up to this magnitude are rounding errors and do not change any weights."""
 Kept = tuple[int, Sample, Verdict]
-"""The number of the group, and a sample that is compared with its group."""
+"""The number of a group, and one of its samples with the sample's verdict."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class CreditedSample:
     sample: Sample
     advantage_N: Array
     number: int = 0
-    """Counts samples: the rows of an episode share it."""
+    """Number of the sample; all rows of an episode have the same number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +52,10 @@ class Credit:
 
     Unscored samples, and truncated samples under ``mask``, are excluded from the statistics of their group and from the
     loss. A group with fewer than ``min_scored`` remaining samples is dropped. Step rewards are discounted span by span;
-    a sample without step rewards is a single span. The spans of an episode without step rewards are its turns, whatever
-    its verdict: a span must depend on the past only, or the baselines are biased. With ``per = "episode"``, an episode
-    is a single span. A penalty at a decision (KL in the reward) is subtracted from the reward of its span.
+    a sample without step rewards is a single span. The spans of an episode without step rewards are its turns,
+    regardless of the verdict: if spans depended on later events, the baselines would be biased. With ``per =
+    "episode"``, an episode is a single span. A penalty for a decision (KL in the reward) is subtracted from the reward
+    of its span.
     """
 
     estimator: Estimator = group_norm
@@ -115,7 +116,7 @@ class Credit:
         return pairs if len(pairs) >= self.min_scored else []
 
     def _estimator(self, groups: Sequence[Group], kept: Sequence[Kept]) -> RewardEstimator:
-        """Bind the facts that the estimator requests. They are the same for every span."""
+        """Bind the facts that the estimator requests. The facts are the same for every span."""
         return with_facts(self.estimator, partial(_facts, groups, kept))
 
     def _rewards(self, kept: Sequence[Kept]) -> list[list[float]]:
@@ -138,7 +139,7 @@ class Credit:
         ]
 
     def _division(self, sample: Sample, verdict: Verdict) -> Literal["whole", "turns", "steps"]:
-        """Return what the spans of a sample are."""
+        """Return how a sample is divided into spans."""
         if sample.turns and self.per == "episode":
             return "whole"
         if verdict.steps:
@@ -146,10 +147,10 @@ class Credit:
         return "turns" if sample.turns else "whole"
 
     def _span_rewards(self, sample: Sample, verdict: Verdict, shaping_T: Sequence[float]) -> list[float]:
-        """Return the rewards of the spans with the penalties of the turns.
+        """Return the rewards of the spans, including the penalties of the turns.
 
-        An episode without turn rewards has its reward at the end. If the spans are not the turns, penalties go to the
-        last span.
+        An episode without turn rewards gets its whole reward at the end. If the spans are not turns, penalties are
+        added to the last span.
         """
         match self._division(sample, verdict):
             case "turns":
@@ -172,7 +173,7 @@ class Credit:
                 return [_turn_of_decisions(row, number, sample) for number, row in enumerate(sample.rows)]
 
     def _shaping(self, samples: Sequence[Sample]) -> list[list[float]]:
-        """Return the penalties of each sample turn by turn: for the length of each turn, and for a truncated end."""
+        """Return the penalties of each sample by turn: for the length of each turn, and for truncation at the end."""
         truncation_M, _ = self._after_truncation(samples)
         lengths = [[turn.end - turn.start for turn in _written(s)] or [s.summary().length] for s in samples]
         penalty_T = torch.zeros(sum(map(len, lengths)), dtype=torch.float64)
@@ -207,7 +208,7 @@ def _lowered(reward_S: Sequence[float], highest: float, gamma: float) -> list[fl
 
 
 def _written(sample: Sample) -> list[Turn]:
-    """Return the policy's turns of an episode."""
+    """Return the turns of an episode that the policy wrote."""
     return [turn for turn in sample.turns if turn.role == "assistant"]
 
 
@@ -225,7 +226,7 @@ def _step_of_decisions(sample: Sample, verdict: Verdict) -> NDArray[np.int64]:
 
 
 def _turn_of_decisions(row: Sample, number: int, sample: Sample) -> NDArray[np.int64]:
-    """Return the turn of each decision of a row, counted over the policy's turns of the whole episode."""
+    """Return the turn of each decision in a row, as an index into the policy's turns of the whole episode."""
     of_row = [(index, turn) for index, turn in enumerate(_written(sample)) if turn.row == number]
     starts = np.asarray([turn.start for _, turn in of_row])
     indices = np.asarray([index for index, _ in of_row])

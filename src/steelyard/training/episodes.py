@@ -1,8 +1,8 @@
-"""Play episodes: sample a turn, let the environment reply, sample the next turn, until the environment ends it.
+"""Play episodes: sample a turn, get the environment's reply and sample the next turn, until the episode ends.
 
-Sampled tokens are never tokenised again. The tokens of a reply are appended to them; where the chat template rewrites
-the conversation, the next turn starts a new row (``policies/tokens/conversation.py``). An episode that reaches a limit
-is ended by the environment's ``cut_off``.
+Sampled text is never tokenised again: the tokens of a reply are appended to the sampled tokens. If the chat template
+rewrites the conversation, the next turn starts a new row (``policies/tokens/conversation.py``). An episode that reaches
+a limit is ended by the environment's ``cut_off``.
 """
 
 from __future__ import annotations
@@ -34,28 +34,28 @@ from steelyard.types import (
 from steelyard.verification import Cause, Item, Pool
 
 WAIT_SECONDS = 0.05
-"""How long to wait for a reply before the sampler is asked again."""
+"""How long to wait for a reply before returning control to the sampler."""
 
 Result = tuple[Sample, Verdict]
 
 
 @dataclass(frozen=True, slots=True)
 class EpisodeLimits:
-    """What ends an episode, besides its environment."""
+    """Limits that end an episode before its environment does."""
 
     max_turns: int
-    """Turns of the policy."""
+    """Maximum number of policy turns."""
     max_tokens: int | None = None
-    """Tokens after the prompt, those of replies included."""
+    """Maximum number of tokens after the prompt, including those of replies."""
     max_row: int | None = None
-    """Positions of the model."""
+    """Maximum length of a row: the number of positions of the model."""
 
 
 class Episodes:
-    """Samples whole episodes: a sampler on top of one that samples turns and of a pool that runs the environment.
+    """Samples whole episodes, using a sampler of single turns and a pool that runs the environment.
 
-    The verdict of an episode is known when the episode ends; ``verdicts`` is the pool that hands it out. So the loop,
-    evaluations and commands treat an episode like any other sample.
+    The verdict of an episode is known when the episode ends; the pool ``verdicts`` returns it. The loop, evaluations
+    and commands can therefore treat an episode like any other sample.
     """
 
     def __init__(
@@ -68,10 +68,10 @@ class Episodes:
         starts: bool = False,
         fixed_order: bool = False,
     ) -> None:
-        """``starts``: the environment gives the initial observation; otherwise it is the task's prompt.
+        """``starts``: the environment provides the initial observation; otherwise the task's prompt is used.
 
-        ``fixed_order``: turns continue in an order that does not depend on how long replies take. Then the sampler's
-        batches, and so every bit of the tokens' log-probs, are the same in every run.
+        ``fixed_order``: continue turns in an order that does not depend on how long replies take. The sampler's
+        batches, and therefore every bit of the log-probs, are then the same in every run.
         """
         self.sampler, self.pool, self.conversations, self.limits = sampler, pool, conversations, limits
         self.starts, self.fixed_order = starts, fixed_order
@@ -81,7 +81,7 @@ class Episodes:
         self.sampler.publish(version)
 
     def close(self) -> None:
-        """Close the sampler below; the pool is closed through ``verdicts``."""
+        """Close the sampler of turns; closing ``verdicts`` closes the pool."""
         if isinstance(self.sampler, Closeable):
             self.sampler.close()
 
@@ -97,7 +97,7 @@ class Episodes:
             yield sample
 
     def _unusable(self, request: SampleRequest, decoding: Decoding, failed: list[Result]) -> bool:
-        """Return whether the model cannot read the initial observation; then its samples are added to ``failed``."""
+        """Return whether the model cannot read the initial observation; if so, add its samples to ``failed``."""
         try:
             length = len(self.conversations.codec.encode(request.task.prompt))
         except PolicyError as error:
@@ -115,7 +115,7 @@ class Episodes:
 
 
 class EpisodeVerdicts(Pool):
-    """Hands out the verdicts of episodes that have ended; the environment's own pool is below."""
+    """A pool that returns the verdicts of episodes that have ended; ``pool`` runs the environment."""
 
     def __init__(self, pool: Pool) -> None:
         self.pool = pool
@@ -123,7 +123,7 @@ class EpisodeVerdicts(Pool):
         self._submitted: deque[SampleKey] = deque()
 
     def keep(self, key: SampleKey, verdict: Verdict) -> None:
-        """Keep the verdict of an episode until the episode is submitted."""
+        """Store the verdict of an episode until the episode is submitted."""
         self._known[key] = verdict
 
     def submit(self, items: Sequence[Item]) -> None:
@@ -142,15 +142,15 @@ class EpisodeVerdicts(Pool):
 
 
 class _Play:
-    """Episodes under way, between one sampler and one pool."""
+    """Unfinished episodes, which alternate between a sampler and a pool."""
 
     def __init__(self, settings: Episodes, requests: Sequence[SampleRequest], decoding: Decoding) -> None:
         self.limits, self.pool, self.decoding = settings.limits, settings.pool, decoding
         self.fixed_order = settings.fixed_order
         self.waiting: deque[SampleKey] = deque()
-        """Episodes that wait for a reply, in the order in which they were submitted; only used in fixed order."""
+        """Episodes that wait for a reply, in the order in which they were submitted; used only with ``fixed_order``."""
         self.arrived: dict[SampleKey, Verdict] = {}
-        """Answers whose turn has not come."""
+        """Answers that arrived before those of episodes submitted earlier."""
         self.turns = TurnQueue()
         self.stream = settings.sampler.sample_turns(requests, decoding, self.turns)
         self.episodes = {
@@ -178,10 +178,10 @@ class _Play:
             self.waiting.append(outline.key)
 
     def _answers(self, *, idle: bool) -> Iterator[tuple[SampleKey, Verdict]]:
-        """Yield the answers to continue with; ``idle``: the sampler has nothing else to do.
+        """Yield the answers to process now; ``idle``: the sampler has no other work.
 
-        In fixed order, a third of the episodes may wait while the others are sampled. Which ones continue then depends
-        on the order of their turns alone.
+        With ``fixed_order``, up to a third of the episodes may wait while the others are sampled, and the order of the
+        turns alone determines which episodes continue.
         """
         if not self.fixed_order:
             yield from _arrived(self.pool, wait=idle)
@@ -192,7 +192,7 @@ class _Play:
             yield key, self._answer_to(key)
 
     def _answer_to(self, key: SampleKey) -> Verdict:
-        """Wait for the answer to one episode."""
+        """Wait for the environment's answer to one episode."""
         while key not in self.arrived:
             self.arrived.update([next(iter(self.pool.completed(wait=True)))])
         return self.arrived.pop(key)
@@ -214,7 +214,7 @@ class _Play:
 
 @dataclass(slots=True, eq=False)
 class _Episode:
-    """One episode under way."""
+    """An unfinished episode."""
 
     request: SampleRequest
     conversation: Conversation
@@ -226,7 +226,7 @@ class _Episode:
     starts: list[int] = field(default_factory=list[int])
     """Offset in the episode's text at which each turn of the policy starts."""
     rewards: list[float] = field(default_factory=list[float])
-    """Rewards that came with replies, one for each turn of the policy."""
+    """Rewards from the replies, one for each answered turn of the policy."""
     text: str = ""
     finish: FinishReason = "stop"
 
@@ -236,11 +236,11 @@ class _Episode:
 
     @property
     def written(self) -> int:
-        """Number of turns of the policy."""
+        """Number of turns that the policy has written."""
         return sum(len(row) for row in self.rows)
 
     def add_turn(self, sample: Sample) -> None:
-        """Add what the policy wrote."""
+        """Add a turn that the policy wrote."""
         self.rows[-1].append(sample)
         self.starts.append(len(self.text))
         self.text += sample.text
@@ -272,7 +272,7 @@ class _Episode:
         return None
 
     def _add_reply(self, reply: Reply, continuation: Continuation) -> np.ndarray:
-        """Record the reply's turns; return the tokens that the next turn continues."""
+        """Record the messages of a reply, and return all tokens before the next turn."""
         ids = np.asarray(continuation.ids, np.int32)
         if continuation.forks:
             self.rows.append([])
@@ -289,7 +289,7 @@ class _Episode:
         return next(row[-1] for row in reversed(self.rows) if row)
 
     def _budget(self, token_ids: np.ndarray) -> int:
-        """Return how many tokens the next turn may have."""
+        """Return the maximum number of tokens in the next turn."""
         replies = sum(turn.end - turn.start for turn in self.turns if turn.role != "assistant")
         sampled = sum(len(sample.completion_ids) for row in self.rows for sample in row)
         left = math.inf if self.limits.max_tokens is None else self.limits.max_tokens - sampled - replies
@@ -316,9 +316,10 @@ class _Episode:
         )
 
     def verdict(self, verdict: Verdict) -> Verdict:
-        """Return the final verdict with the rewards of the turns: those of replies, and the verdict's own at the end.
+        """Return the final verdict with turn rewards; the verdict's own reward is added to the last turn.
 
-        The reward of a rejected episode is the floor, whatever its replies were worth: its last turn loses the rest.
+        The total reward of a rejected episode is the floor, regardless of earlier rewards: its last turn makes up the
+        difference.
         """
         if verdict.turn_rewards:
             return _checked_turn_rewards(verdict, self.written)
@@ -333,7 +334,7 @@ class _Episode:
 
 
 def _checked_turn_rewards(verdict: Verdict, turns: int) -> Verdict:
-    """Return a verdict of the environment unless its turn rewards do not fit the episode."""
+    """Return the verdict, or an unscored one if its turn rewards do not match the episode."""
     total = math.fsum(verdict.turn_rewards)
     if len(verdict.turn_rewards) != turns:
         reason = f"the verdict has {len(verdict.turn_rewards)} turn rewards, but the policy wrote {turns} turns"
@@ -345,7 +346,7 @@ def _checked_turn_rewards(verdict: Verdict, turns: int) -> Verdict:
 
 
 def _row(turns: Sequence[Sample], starts: Sequence[int]) -> Sample:
-    """Join the turns of one row: the tokens of the last one hold all others."""
+    """Join the turns of one row; the last turn contains the tokens of all earlier ones."""
     first, last = turns[0], turns[-1]
     decisions = [turn.decisions for turn in turns]
     position_N = np.concatenate([each.position_N for each in decisions])
@@ -419,12 +420,12 @@ def _unstarted(answer: Verdict) -> Verdict:
 
 
 def _empty(key: SampleKey) -> Sample:
-    """Return a sample without tokens: an episode that has not started."""
+    """Return a sample without tokens, for an episode that has not started."""
     return Sample(key, np.zeros(0, np.int32), 0, "", "stop", NO_DECISIONS)
 
 
 def _arrived(pool: Pool, *, wait: bool) -> Iterator[tuple[SampleKey, Verdict]]:
-    """Yield the answers that are there; with ``wait``, wait a moment for the first one."""
+    """Yield the answers that have arrived; with ``wait``, wait briefly for the first one."""
     if wait:
         first = next(iter(pool.completed(wait=WAIT_SECONDS)), None)
         if first is None:

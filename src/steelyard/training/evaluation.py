@@ -38,8 +38,8 @@ class Evaluation:
     unscored: float
     groups: tuple[Group, ...]
     episodes: Mapping[str, float] = field(default_factory=dict[str, float])
-    """Mean turns per episode and the share of episodes that each limit ended, as in the metrics of a step; empty if the
-    samples are not episodes."""
+    """Mean number of turns per episode and the share of episodes ended by each limit, as in the metrics of a step;
+    empty if the samples are not episodes."""
 
     def __repr__(self) -> str:
         shown = {"reward": self.reward, "best": self.best, "success": self.success}

@@ -268,7 +268,9 @@ class Learner:
         return norm, 1.0
 
     def _quarantine_batch(self, samples: Sequence[LearnerSample], loss: float, norm: float, step: int) -> None:
-        """Save a batch with a non-finite loss or gradient. Raise an error after ``max_skipped`` in a row."""
+        """Save a batch with a non-finite loss or gradient. Raise an error after ``max_skipped`` such batches in a
+        row.
+        """
         self.skipped_in_row += 1
         where = "not saved"
         if self.quarantine is not None:

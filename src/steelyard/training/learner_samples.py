@@ -26,11 +26,12 @@ class LearnerSample:
     old_logp_N: Array | None = None
     reference_logp_N: Array | None = None
     number: int | None = None
-    """Number of the sample in its step. The rows of an episode share it: they count as one sample."""
+    """Number of the sample in its step. The rows of an episode have the same number, because they count as one
+    sample."""
 
 
 def sample_labels(samples: Sequence[LearnerSample]) -> NDArray[np.int64]:
-    """Label each row with its sample, from 0 on, in order of appearance."""
+    """Return the sample index of each row, numbered from 0 in order of appearance."""
     labels: dict[object, int] = {}
     return np.asarray(
         [
@@ -79,7 +80,7 @@ def concatenate(arrays: Sequence[Array], device: torch.device) -> torch.Tensor:
 
 
 def save_samples(folder: Path, samples: Sequence[LearnerSample], note: dict[str, Any]) -> None:
-    """Write a batch so that it can be inspected, or loaded with ``load_samples``. An episode has one item per row."""
+    """Write a batch for inspection or for ``load_samples``. An episode is written as one item per row."""
     rows: list[Row] = []
     packed: list[Arrays] = []
     for item in samples:

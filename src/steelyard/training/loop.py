@@ -62,7 +62,7 @@ def _no_check() -> None:
 
 @dataclass(slots=True)
 class Trainer:
-    """Trains one run. Build it with ``steelyard.compose``, or construct it from components of your own."""
+    """Trains one run. Build a trainer with ``steelyard.compose``, or construct one from your own components."""
 
     policy: Policy
     rollouts: Rollouts

@@ -49,7 +49,7 @@ def group_metrics(groups: Sequence[GroupSummary], replaced: Sequence[GroupSummar
 
 
 def episode_metrics(samples: Sequence[SampleSummary]) -> dict[str, float]:
-    """Return the mean turns per episode and the share of episodes that each limit ended; nothing without episodes."""
+    """Return the mean number of turns and the share of episodes ended by each limit; empty without episodes."""
     episodes = [sample for sample in samples if sample.turns]
     if not episodes:
         return {}

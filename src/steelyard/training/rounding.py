@@ -1,10 +1,10 @@
 r"""Stochastic rounding of float32 to bfloat16, with reproducible random bits.
 
 bfloat16 has 8 significant bits, so rounding to nearest loses any update smaller than 1/512 of the weight. Stochastic
-rounding picks one of the two neighbours :math:`a \le x \le b` with :math:`P(b) = (x - a) / (b - a)`. It is unbiased,
-:math:`E[\mathrm{round}(x)] = x`, and does not change numbers that bfloat16 represents exactly (arXiv 2010.06192).
-bfloat16 is the upper half of float32, so the implementation adds a uniform 16-bit integer to the bits of :math:`x` and
-clears the lower half.
+rounding picks one of the two neighbours :math:`a \le x \le b` with :math:`P(b) = (x - a) / (b - a)`. The rounding is
+unbiased, :math:`E[\mathrm{round}(x)] = x`, and does not change numbers that bfloat16 represents exactly (arXiv
+2010.06192). bfloat16 is the upper half of float32, so the implementation adds a uniform 16-bit integer to the bits of
+:math:`x` and clears the lower half.
 
 The integer for element :math:`e` of weight :math:`p` at step :math:`t` is
 :math:`L_{t}[e \bmod 2^{17}] \oplus H_{t,p}[\lfloor e / 2^{17} \rfloor]`. Both tables are drawn from the run's seed by

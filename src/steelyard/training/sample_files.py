@@ -35,7 +35,7 @@ SUPPORT_ARRAYS = ("support_form", "support_start", "support_data")
 
 
 def pack_sample(sample: Sample) -> tuple[Row, Arrays]:
-    """Split a sample, with all rows of an episode, into JSON data and arrays."""
+    """Split a sample, including all rows of an episode, into JSON data and arrays."""
     decisions, rule = sample.decisions, sample.decisions.rule
     arrays: dict[str, np.ndarray | None] = {
         "token_ids": sample.token_ids,

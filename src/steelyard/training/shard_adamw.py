@@ -1,8 +1,9 @@
 """8-bit AdamW from bitsandbytes for sharded weights.
 
-bitsandbytes does not support sharded tensors, so it receives the local shard of each weight as an ordinary tensor. Its
-states are quantised in blocks of 256 numbers. The blocks are the same as in one process unless a block would span two
-ranks. A weight whose sharding would split a block has 32-bit states, like all weights with fewer than 4096 numbers.
+bitsandbytes does not support sharded tensors, so it receives the local shard of each weight as an ordinary tensor. The
+optimiser states are quantised in blocks of 256 numbers. The blocks are the same as in one process unless a block would
+span two ranks. A weight whose sharding would split a block has 32-bit states, like all weights with fewer than 4096
+numbers.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ class ShardAdamW8bit(torch.optim.Optimizer):
         return {"step": torch.zeros(())} | fresh_states(weight)
 
     def _share_states(self, engine: Any, locals_: list[nn.Parameter]) -> None:
-        """Give the engine its states. They share the memory of the tensors in ``state``."""
+        """Give the bitsandbytes optimiser its states. These states share the memory of the tensors in ``state``."""
         owner = {id(local): weight for weight, local in self._local.items()}
         for index, local in enumerate(locals_):
             if local.grad is None:

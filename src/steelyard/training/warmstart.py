@@ -1,8 +1,8 @@
 """Supervised training before reinforcement learning: the policy learns to produce given examples.
 
-The loss is the mean negative log-prob of the decisions that produce the examples. It equals REINFORCE with advantage 1
-on given instead of sampled texts, so the learner's own update applies, with its gradient clipping, microbatches, loss
-scaling and skipping of non-finite steps.
+The loss is the mean negative log-prob of the decisions that produce the examples. This loss equals REINFORCE with
+advantage 1 on given instead of sampled texts, so the learner's own update is used, with its gradient clipping,
+microbatches, loss scaling and skipping of non-finite steps.
 """
 
 from __future__ import annotations

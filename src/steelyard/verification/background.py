@@ -136,12 +136,12 @@ class BackgroundPool(Pool, ABC):
             self._queue.put_back(calls)
 
     def _worker_gone(self, worker: object) -> None:
-        """Let other workers take the calls that wait for this one; its sessions are gone."""
+        """Let other workers take the calls that wait for this worker, whose sessions are lost."""
         with self._lock:
             self._queue.worker_ended(worker)
 
     def _deliver(self, settled: Settled, worker: object = None) -> None:
-        """Hand out final verdicts and replies that came from ``worker``."""
+        """Deliver final verdicts and replies from ``worker``."""
         with self._lock:
             self._queue.settled(worker, settled)
             self._outstanding -= len(settled)

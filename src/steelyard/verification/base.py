@@ -1,9 +1,9 @@
 """The interfaces of verifiers and pools.
 
-A *verifier* scores items. Its *mode* declares how many items it takes per call: one, a batch of any items, or all
-samples of one task. A *pool* accepts items as the sampler finishes them, calls the verifier according to its mode and
-returns the verdicts in the order in which they finish. Pools that run inline, in processes and on a cluster share one
-interface.
+A *verifier* scores items. Its *mode* declares how many items the verifier takes per call: one, a batch of any items, or
+all samples of one task. A *pool* accepts items as the sampler finishes them, calls the verifier according to its mode
+and returns the verdicts in the order in which they finish. Pools that run inline, in processes and on a cluster share
+one interface.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from steelyard.types import Sample, SampleKey, Task, Verdict
 
 
 class Cause(StrEnum):
-    """Why a verifier failed. A cause says nothing about the quality of the sample."""
+    """Why a verifier failed. The cause of a failure says nothing about the quality of the sample."""
 
     EXCEPTION = "exception"
     BAD_RETURN = "bad return"
-    """It returned something other than one number or verdict per item."""
+    """The verifier returned something other than one number or verdict per item."""
     NO_SCORE = "no score"
-    """It returned None and so declined to score the sample."""
+    """The verifier returned None and so declined to score the sample."""
     TIMEOUT = "timeout"
     CPU_LIMIT = "cpu limit"
     EXITED = "exited"
-    """Its process exited; ``Verdict.detail`` holds the exit code."""
+    """The verifier's process exited; ``Verdict.detail`` holds the exit code."""
     SIGNAL = "killed by signal"
-    """A signal killed its process; ``Verdict.detail`` holds the name of the signal."""
+    """A signal killed the verifier's process; ``Verdict.detail`` holds the name of the signal."""
     OUT_OF_MEMORY = "out of memory"
     OUTPUT_OVERFLOW = "output overflow"
     LOST_WORKER = "lost worker"
     """The process, the machine or the connection was lost."""
     NOT_REPRODUCIBLE = "not reproducible"
-    """A session that was opened again on another worker replied differently."""
+    """A session that was reopened on another worker replied differently."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -94,13 +94,15 @@ class Verifier(ABC):
     deterministic: bool = False
     """Whether equal items always get equal verdicts."""
     isolate: bool = True
-    """Whether the verifier runs in a separate process. Use ``False`` only if it is fast and cannot crash or hang."""
+    """Whether the verifier runs in a separate process. Use ``False`` only if the verifier is fast and cannot crash or
+    hang."""
     blame: Mapping[str, Outcome] = MappingProxyType({})
     """Result of a persistent failure, by its cause: ``{"timeout": "rejected"}``."""
     sessions: bool = False
-    """Whether it keeps a session for a sample between calls. Later calls for the sample then go to the same worker."""
+    """Whether the verifier keeps a session for a sample between calls. Later calls for the sample then go to the same
+    worker."""
     keeps_processes: bool = False
-    """Whether processes that it starts during a call may live until the session of the sample ends."""
+    """Whether processes that the verifier starts during a call may run until the sample's session ends."""
 
     @abstractmethod
     def verify(self, items: Sequence[Item]) -> list[Verdict]:
@@ -132,7 +134,7 @@ class Pool(Protocol):
         ...
 
     def observe(self, key: SampleKey, verdict: Verdict) -> None:
-        """Take note of a verdict that was not given by this pool, such as for an unusable reply."""
+        """Record a verdict that this pool did not produce, such as the one for an unusable reply."""
 
     def metrics(self) -> dict[str, float]:
         """Return counters since the last call, such as lost workers, retries and cache hits."""

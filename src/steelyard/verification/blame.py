@@ -25,9 +25,9 @@ class Blame:
     """Decides whether a failed verification is retried, and whether a persistent failure rejects the sample.
 
     By default a failure is retried once, on another worker if there is one. If every try fails in the same way (same
-    cause, signal and exit code), the failure is attributed to the sample, which is rejected. Otherwise the policy could
-    drift towards outputs that crash the verifier. Different failures, and failures unrelated to the sample such as a
-    lost worker, leave the sample unscored.
+    cause, signal and exit code), the failure is attributed to the sample, which is rejected. If such samples were
+    unscored instead, the policy could drift towards outputs that crash the verifier. Different failures, and failures
+    unrelated to the sample such as a lost worker, leave the sample unscored.
     """
 
     tries: int = TRIES

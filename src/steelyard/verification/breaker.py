@@ -24,8 +24,8 @@ FIRST_VERDICTS = 8
 class CircuitBreaker(Stage):
     """Trips if more than ``share`` of the last ``window`` verdicts are failures of the verifier.
 
-    It also trips if the first :data:`FIRST_VERDICTS` verdicts are all the same failure. Failures count even if they
-    ended as rejections: a verifier that fails on every sample must not look like a policy that gets nothing right.
+    The breaker also trips if the first :data:`FIRST_VERDICTS` verdicts are all the same failure. Failures count even if
+    they ended as rejections: a verifier that fails on every sample must not look like a policy that gets nothing right.
     """
 
     def __init__(

@@ -20,7 +20,7 @@ AnyFunction = Callable[..., Any]
 
 @dataclass(frozen=True, eq=False)
 class UserFunction(Verifier):
-    """A verifier that wraps a user function. It can still be called like the function."""
+    """A verifier that wraps a user function. The verifier can still be called like the function."""
 
     function: AnyFunction
     name: str = ""

@@ -15,7 +15,7 @@ from steelyard.verification.blame import RETRYABLE, Blame, Failures
 
 Settled = list[tuple[SampleKey, Verdict]]
 MAX_HOMES = 2**18
-"""Number of sessions whose worker is remembered; a forgotten session is replayed."""
+"""Maximum number of sessions whose worker is remembered; any other session is replayed."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -27,7 +27,8 @@ class Call:
     avoid_worker: object = None
     """The worker on which the call failed before. Another worker takes the retry if there is one."""
     replies: int = 1
-    """Replies that the worker may have to give per item, because it replays a session. Each has the time limit."""
+    """Maximum number of replies per item, because the worker may have to replay a session. The time limit applies to
+    each."""
 
     @staticmethod
     def of(items: Sequence[Item]) -> Call:
@@ -45,9 +46,9 @@ def settle(
 ) -> tuple[Settled, list[Call]]:
     """Return the final verdicts of a call and the calls to retry.
 
-    A batch that failed as a whole is retried item by item. This does not count as a try, because any item may have
-    caused the failure. An item that failed alone is retried alone, and a group is retried as a whole. If all samples of
-    a group fail in the same way, the failure cannot be attributed to one of them, so all are unscored.
+    A batch that failed as a whole is retried item by item. The failed batch does not count as a try, because any item
+    may have caused the failure. An item that failed alone is retried alone, and a group is retried as a whole. If all
+    samples of a group fail in the same way, the failure cannot be attributed to one of them, so all are unscored.
     """
     if isinstance(mode, BatchMode) and len(call.items) > 1 and _failed_as_a_whole(verdicts):
         return [], call.one_by_one()
@@ -111,8 +112,8 @@ class Batcher:
 class CallQueue:
     """Calls that wait for a worker.
 
-    If the verifier keeps sessions, a call waits for the worker that holds its session, even if others are idle: a
-    replay elsewhere is correct, but slow. Once that worker has ended, any worker takes the call.
+    If the verifier keeps sessions, a call waits for the worker that holds its session, even if other workers are idle,
+    because replaying the session elsewhere is slow. Once that worker has ended, any worker may take the call.
     """
 
     def __init__(self, sessions: bool = False) -> None:
@@ -138,7 +139,7 @@ class CallQueue:
             (self._calls if home is None else self._own.setdefault(home, deque())).append(call)
 
     def put_back(self, calls: Sequence[Call]) -> None:
-        """Put calls at the front, in this order. Any worker may take them."""
+        """Put calls at the front, in this order. Any worker may take these calls."""
         for call in calls:
             self._forget_key(call.items[0].sample.key)
         self._calls.extendleft(reversed(calls))
@@ -164,7 +165,7 @@ class CallQueue:
             self._forget_key(next(iter(self._home)))
 
     def worker_ended(self, worker: object) -> None:
-        """Release the calls that wait for a worker whose sessions are gone."""
+        """Let any worker take the calls that wait for a worker whose sessions are lost."""
         if self._held.pop(worker, 0):
             self._home = {key: home for key, home in self._home.items() if home is not worker}
         self._calls.extendleft(reversed(self._own.pop(worker, ())))
@@ -176,5 +177,5 @@ class CallQueue:
 
 
 def _policy_turns(call: Call) -> int:
-    """Return how often the policy has written: as many replies make up a replay."""
+    """Return the number of policy turns so far, which is the number of replies in a replay."""
     return max(1, *(sum(turn.role == "assistant" for turn in item.sample.turns) for item in call.items))

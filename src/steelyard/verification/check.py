@@ -21,21 +21,21 @@ LIMIT_KEYS: Mapping[FinishReason, str] = MappingProxyType(
 
 @dataclass(frozen=True)
 class EpisodeReport:
-    """Turns, limits and replies of the episodes that were played with an environment."""
+    """Statistics on turns, limits and replies in episodes played with an environment."""
 
     turns: tuple[int, ...]
-    """Turns of the policy in each episode."""
+    """Number of policy turns in each episode."""
     finishes: Mapping[FinishReason, int]
     """Number of episodes by finish reason, without those in which the environment failed."""
     failed: int
     answers: int
-    """Replies and verdicts of the environment."""
+    """Number of replies and verdicts from the environment."""
     seconds_per_answer: float
     same: float
-    """Share of episodes with the same replies and verdict when the environment was given their turns again."""
+    """Share of episodes that got the same replies and verdict when their turns were sent to the environment again."""
 
     def concerns(self) -> Iterator[str]:
-        """Yield what to look at before training."""
+        """Yield the problems to look at before training."""
         episodes = len(self.turns)
         if self.finishes.get("turns") == episodes:
             yield (
@@ -118,7 +118,7 @@ def summarise_check(
     """
     verdicts = [verdict for group in groups for verdict in group.verdicts]
     if not verdicts:
-        raise ValueError("no verdicts: a check needs at least one sample")
+        raise ValueError("there are no verdicts to check; pass at least one sample")
     counted = [verdict for verdict in verdicts if verdict.has_reward]
     rewards = [verdict.reward for verdict in counted]
     status = Counter(verdict.status for verdict in verdicts)
@@ -144,7 +144,7 @@ def summarise_check(
 
 
 def summarise_episodes(groups: Sequence[Group], *, answers: int, seconds: float, same: float) -> EpisodeReport:
-    """Summarise played episodes; their environment took ``seconds`` for ``answers`` answers."""
+    """Summarise episodes; their environment took ``seconds`` seconds to give ``answers`` answers."""
     pairs = [(s.summary(), v) for group in groups for s, v in zip(group.samples, group.verdicts, strict=True)]
     finishes: Counter[FinishReason] = Counter(s.finish for s, verdict in pairs if verdict.status != "unscored")
     return EpisodeReport(

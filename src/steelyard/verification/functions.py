@@ -46,7 +46,7 @@ class Settings(TypedDict, total=False):
 class FunctionVerifier(UserFunction):
     """A verifier that calls a function.
 
-    It calls ``f(task, text)`` for one item, ``f(tasks, texts)`` for a batch and ``f(task, texts)`` for a group. For
+    The call is ``f(task, text)`` for one item, ``f(tasks, texts)`` for a batch and ``f(task, texts)`` for a group. For
     batches and groups the function returns a list.
     """
 
@@ -190,7 +190,7 @@ def mode_of(name: str, size: int | None = None) -> Mode:
             raise VerifierError('mode="batch" needs a size: the number of items per call, for example size=32')
         return BatchMode(size)
     if size is not None:
-        raise VerifierError(f'size={size} is valid only with mode="batch", not with mode="{name}"')
+        raise VerifierError(f'size={size} is valid only with mode="batch", not with mode="{name}"; remove size')
     if name == "one":
         return SingleMode()
     if name == "group":

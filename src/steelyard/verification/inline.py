@@ -15,7 +15,7 @@ from steelyard.verification.safe_verify import safe_verify
 class InlinePool(Pool):
     """Verifies in ``submit``: single items immediately, batches when full and groups when complete.
 
-    Use it for fast verifiers only. It cannot stop a verifier that hangs.
+    Use it for fast verifiers only. This pool cannot stop a verifier that hangs.
     """
 
     def __init__(self, verifier: Verifier, blame: Blame | None = None) -> None:

@@ -16,7 +16,7 @@ from steelyard.verification.calling import UserFunction
 
 
 def load_function(path: str) -> Callable[..., Any]:
-    """Load ``"module:name"`` or ``"package.module:Class.method"``. The working directory is importable."""
+    """Load ``"module:name"`` or ``"package.module:Class.method"``. Modules in the working directory can be imported."""
     found = load_user_object(path, raises=VerifierError)
     if not callable(found):
         raise VerifierError(f"{path!r} has type {type(found).__name__}, which is not callable: use a function")

@@ -5,7 +5,7 @@
     samples  ──> breaker ──> truncated? ──> cache ──> pool
     verdicts <── breaker <───────────────── cache <── pool
 
-A stage may answer a sample itself; later stages and the pool then never see that sample. All earlier stages observe
+A stage may return a verdict itself; later stages and the pool then never see that sample. All earlier stages observe
 the verdict on its way back. The pool handles retries, because it knows on which worker a call failed.
 """
 

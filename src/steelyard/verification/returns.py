@@ -19,11 +19,11 @@ NO_CAUSE = "no cause given"
 """Cause of an unscored verdict for which the verifier names no cause, so that it is counted like any other."""
 
 MAX_NAME_CHARACTERS = 100
-"""Maximum length of causes, details and names of reward parts. They become metric names."""
+"""Maximum length of causes, details and names of reward parts. Causes and names become metric names."""
 
 
 MAX_REPLY_CHARACTERS = 1_000_000
-"""Characters accepted in one message of a reply."""
+"""Maximum number of characters in one message of a reply."""
 REPLY_ROLES = ("user", "tool", "system")
 """Roles of a reply; only the policy is the assistant."""
 
@@ -39,7 +39,7 @@ def verdict_of(raw: object, text: str, *, floor: float | None, success_at: float
     - A number r gives reward r, with success if r >= ``success_at``.
     - None is unscored with the cause "no score".
     - An ``Invalid`` in a list of scores is rejected with the floor.
-    - A Verdict is checked. If it is rejected without a floor, it gets ``floor``.
+    - A Verdict is checked. A rejected one without a floor gets ``floor``.
     """
     if raw is None:
         return Verdict.unscored(Cause.NO_SCORE, "the verifier returned None (missing return statement?)")
@@ -86,7 +86,7 @@ def read_verdict(data: object, text: str) -> Verdict:
         verdict = Verdict.from_json(cast("Mapping[str, Any]", data))
         types = {type(word) for word in (verdict.reason, verdict.cause, verdict.detail)}
         if types != {str} or {type(verdict.success), type(verdict.open_floor)} != {bool}:
-            raise TypeError("a string or boolean field has the wrong type")
+            raise TypeError("a string or boolean field of the verdict has the wrong type")
         if type(verdict.tries) is not int or verdict.tries < 1:
             raise ValueError(f"tries = {_shown(verdict.tries)}")
         return replace(
@@ -116,7 +116,7 @@ def checked_reply(raw: object) -> Reply:
 
 
 def _checked_continuation(verdict: Verdict) -> Reply | None:
-    """Return the reply of a verdict; there is one exactly if the episode continues."""
+    """Return the reply of a verdict, which must have one if and only if the episode continues."""
     if (verdict.status == "continues") != (verdict.reply is not None):
         raise BadReturn(f"a verdict with the status {verdict.status!r} and the reply {shown(verdict.reply, 100)}")
     return None if verdict.reply is None else checked_reply(verdict.reply)

@@ -2,8 +2,8 @@
 
 The function is called with the keyword arguments ``prompts``, ``completions`` (strings, or lists of one assistant
 message if the prompt consists of chat messages), ``completion_ids``, ``trainer_state``, ``log_extra`` and
-``log_metric``, and with every column of the dataset as a list. It returns a number or None per completion and may be a
-coroutine. See https://huggingface.co/docs/trl/grpo_trainer#using-a-custom-reward-function.
+``log_metric``, and with every column of the dataset as a list. The function returns a number or None per completion and
+may be a coroutine. See https://huggingface.co/docs/trl/grpo_trainer#using-a-custom-reward-function.
 """
 
 from __future__ import annotations

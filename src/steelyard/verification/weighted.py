@@ -31,7 +31,7 @@ class WeightedVerifier:
 
     - A part that returns None is left out. If all parts return None, the sample is unscored ("no score").
     - If a part fails, the sample is unscored, because a sum without that part would mean something else.
-    - If a part rejects the sample, the sample is rejected with ``floor``. By default this is the weighted sum of the
+    - If a part rejects the sample, the sample is rejected with ``floor``. The default floor is the weighted sum of the
       floors of the parts, provided that every part declares a floor and no weight is negative.
     - The sample is a success if every deciding part with a score succeeded, or, with ``success_at``, if the reward is
       at least ``success_at``.

@@ -250,9 +250,9 @@ def test_errors() -> None:
         with pytest.raises(ConfigError, match=f"^importance_cap = {cap} must be above 0"):
             Objective(ppo_clip, importance_cap=cap)
     assert Objective(ppo_clip, importance_cap=0.5).importance_cap == 0.5
-    with pytest.raises(ValueError, match=r"^kl 'k3' needs reference_logp_N"):
+    with pytest.raises(ValueError, match=r"^kl = 'k3' needs reference_logp_N"):
         Objective(ppo_clip, "k3")(example(reference_logp_N=None))
-    with pytest.raises(ValueError, match=r"^kl 'exact' needs exact_kl_N"):
+    with pytest.raises(ValueError, match=r"^kl = 'exact' needs exact_kl_N"):
         Objective(ppo_clip, "exact")(example(exact_kl_N=None))
     with pytest.raises(ValueError, match=r"^entropy_coefficient = 0\.5 needs entropy_N"):
         Objective(ppo_clip)(example(entropy_N=None), entropy_coefficient=0.5)

@@ -76,7 +76,7 @@ def test_a_wrong_name_gets_a_suggestion() -> None:
     assert str(caught.value) == (
         "unknown advantage estimator 'grup_norm': did you mean 'group_norm'? valid names are "
         + known
-        + "; or name a function of yours as 'module:function'"
+        + "; or pass your own function as 'module:function'"
     )
     with pytest.raises(ConfigError) as caught:
         surrogate("zzz")
@@ -180,7 +180,7 @@ def test_custom_estimator_with_an_invalid_result(module: str, function: str, giv
             "users_own_credit:own:more",
             "advantage estimator 'users_own_credit:own:more' is not an import path",
         ),
-        ("users_own_credit:number", "advantage estimator 'users_own_credit:number' is a int, not a function"),
+        ("users_own_credit:number", "advantage estimator 'users_own_credit:number' must be a function, not int"),
         (
             "no_such_module:f",
             "advantage estimator 'no_such_module:f': no module 'no_such_module'",

@@ -29,7 +29,7 @@ REJECTED: dict[str, list[tuple[list[str], str]]] = {
         (["--model.kind=causal"], "judge: starts from the body of a model with kind = 'masked'"),
         (["--model.kind=causal", "--judge=none", "--sampling.fill_steps=2"], "only kind = 'masked' fills in steps"),
         (["--constraint", '{kind = "regex", source = "a"}'], "constraint: constraints work from left to right"),
-        (["--episode.tools", '["calculator"]'], "a masked model fills in holes and calls no tools"),
+        (["--episode.tools", '["calculator"]'], "a masked model fills in holes and cannot call tools"),
         (["--domain=none", "--warmstart=none", "--tasks.prompts", '["a"]', "--verify.verifier", "m:f",
           "--evaluate.every=0", "--model.scratch.vocabulary", '["a"]'], "judge: learns from the examples"),
     ],
@@ -248,7 +248,10 @@ ENTRIES = [
     ("{weight = 2}", "needs exactly one of function (module:function) and model (hub id or folder)"),
     ('{function = "a:b", model = "m", kind = "classifier"}', "needs exactly one of function"),
     ('{model = "m"}', "verify.verifiers.0.kind: is required with model: classifier or likelihood"),
-    ('{function = "a:b", kind = "classifier"}', "verify.verifiers.0.kind = 'classifier': applies only to a model"),
+    (
+        '{function = "a:b", kind = "classifier"}',
+        "verify.verifiers.0.kind = 'classifier': applies only to an entry with a model",
+    ),
     ('{function = "a:b", size = 3}', "verify.verifiers.0.size = 3: applies only to mode = 'batch'"),
     ('{function = "a:b", mode = "batch"}', "verify.verifiers.0.mode = 'batch': needs verify.verifiers.size"),
 ]

@@ -61,7 +61,7 @@ def test_the_end_token_is_allowed_where_a_sample_may_end_and_nothing_after_it() 
 
 
 @pytest.mark.parametrize(
-    ("token", "message"), [(END, "may not end yet"), (B, r"token 2 \('b'\) is not allowed"), (77, "77")]
+    ("token", "message"), [(END, "the end token is not allowed"), (B, r"token 2 \('b'\) is not allowed"), (77, "77")]
 )
 def test_a_disallowed_token_is_rejected_and_changes_nothing(token: int, message: str) -> None:
     walk = fork().begin(TASK)

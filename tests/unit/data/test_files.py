@@ -60,7 +60,7 @@ def test_the_limit_keeps_the_first_rows(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("t.jsonl", '{"prompt": "a"}\n{"prompt": \n', r"t\.jsonl, line 2: not JSON: .* at column"),
+        ("t.jsonl", '{"prompt": "a"}\n{"prompt": \n', r"t\.jsonl, line 2: not JSON \(.* at column"),
         ("t.jsonl", '{"prompt": "a"}\n\n{"text": "b"}\n', r"t\.jsonl, line 3: no column 'prompt' among \['text'\]"),
         ("t.jsonl", "3\n", r"t\.jsonl, line 1: .*'prompt', got int"),
         ("t.jsonl", "\n", r"t\.jsonl contains no tasks"),

@@ -30,7 +30,7 @@ def sample_groups(
     scored: bool = True,
     domain: Domain | None = None,
 ) -> tuple[OpenedPolicy, list[Group]]:
-    """Draw ``samples`` samples for each of the first ``count`` tasks of a split, or for the ``own`` tasks.
+    """Draw ``samples`` samples for each of the first ``count`` tasks of a split, or for the user's ``own`` tasks.
 
     Sampling uses the evaluation settings. Without ``scored``, no verifier is imported. ``domain``: the target's
     domain, if it has one.

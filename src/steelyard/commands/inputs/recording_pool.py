@@ -1,4 +1,4 @@
-"""Record what an environment is asked and answers while episodes are played, and ask it the same again."""
+"""Record the calls to an environment and its answers while episodes are played, then repeat the calls."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from steelyard.verification.check import content
 
 
 class SecondAnswers(NamedTuple):
-    """The result of asking an environment the same again."""
+    """The result of repeating all recorded calls to an environment."""
 
     answers: int
     seconds: float
@@ -22,7 +22,7 @@ class SecondAnswers(NamedTuple):
 
 
 class RecordingPool(Pool):
-    """Passes items on to ``pool``, and keeps them and their answers in order."""
+    """Passes items on to ``pool`` and records them and their answers in order."""
 
     def __init__(self, pool: Pool) -> None:
         self.pool = pool
@@ -47,7 +47,7 @@ class RecordingPool(Pool):
 
     @property
     def rounds(self) -> int:
-        """Number of calls of ``advance`` in ``ask_again``."""
+        """Number of times that ``ask_again`` calls ``advance``."""
         return max(map(len, self._items.values()), default=0)
 
     def ask_again(self, advance: Callable[[], None] = lambda: None) -> SecondAnswers:

@@ -105,8 +105,8 @@ def read_named_run(
             keys = " ".join(f"--{NAMED_BY[part][0]} …" for part in needed)
             given = ", ".join(f"{part}=…" for part in needed)
             raise ConfigError(
-                f"{run} was started from Python with a {' and a '.join(needed)} that no other process can import: "
-                f"specify it on the command line ({keys}), or use Python: steelyard.open_run({str(run)!r}, {given})"
+                f"{run} was started from Python with a {' and a '.join(needed)} that no other process can import; "
+                f"specify it on the command line ({keys}), or use steelyard.open_run({str(run)!r}, {given}) in Python"
             )
         named["run.supplied"] = missing
     config = read_run(run, named)
@@ -127,7 +127,10 @@ def _model_config(
     if Path(name).is_dir() and not any(
         (Path(name) / file).is_file() for file in ("config.json", "adapter_config.json")
     ):
-        raise ConfigError(f"{name} is neither a run (it has no config.toml) nor a model (it has no config.json)")
+        raise ConfigError(
+            f"{name} is neither a run (it has no config.toml) nor a model (it has no config.json); pass "
+            "the folder of one"
+        )
     model = {"model.scratch": None, "model.lora": None, "model.quantize": None} | _model_keys(name)
     if recipe is not None:
         config = configs.load(recipe, {**named, **model})

@@ -31,7 +31,7 @@ class TaskGallery:
     successes: int
     samples: int
     note: str = ""
-    """Why a picture format is missing, if one is."""
+    """Why a picture format could not be written; empty if all were written."""
 
 
 def write_gallery(

@@ -25,7 +25,11 @@ def settings(config: Sections) -> Iterator[Problem]:
         reason = f"leaves no room for a prompt: it must exceed sampling.max_new_tokens ({sampling.max_new_tokens})"
         yield Problem("sampling.vllm.max_length", longest, reason)
     if sampling.vllm.lora is not None and config.model.lora is None:
-        yield Problem("sampling.vllm.lora", sampling.vllm.lora, "there is no [model.lora]; remove it")
+        yield Problem(
+            "sampling.vllm.lora",
+            sampling.vllm.lora,
+            "applies only to LoRA, but there is no [model.lora]; remove the key",
+        )
 
 
 def replicas(config: Sections) -> Iterator[Problem]:

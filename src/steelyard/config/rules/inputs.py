@@ -84,7 +84,7 @@ def precision(config: Sections) -> Iterator[Problem]:
         yield Problem("model.quantize", model.quantize, reason)
     if model.scratch is not None:
         yield Problem(
-            "model.quantize", model.quantize, "a model from scratch has no pretrained weights to freeze; remove it"
+            "model.quantize", model.quantize, "a model from scratch has no pretrained weights to freeze; remove the key"
         )
 
 
@@ -207,7 +207,7 @@ def tools(config: Sections) -> Iterator[Problem]:
     if named and supplied:
         yield Problem("episode.tools", named, "tools were also passed from Python; remove one of them")
     if config.model.kind == "masked" and (named or supplied):
-        yield Problem("episode.tools", named, "a masked model fills in holes and calls no tools; remove them")
+        yield Problem("episode.tools", named, "a masked model fills in holes and cannot call tools; remove them")
 
 
 def verifier_entries(config: Sections) -> Iterator[Problem]:
@@ -218,7 +218,7 @@ def verifier_entries(config: Sections) -> Iterator[Problem]:
         if entry.model is not None and entry.kind is None:
             yield Problem(f"{key}.kind", None, "is required with model: classifier or likelihood")
         if entry.model is None and entry.kind is not None:
-            yield Problem(f"{key}.kind", entry.kind, "applies only to a model; remove it")
+            yield Problem(f"{key}.kind", entry.kind, "applies only to an entry with a model; remove the key")
         if entry.size is not None and entry.mode != "batch":
             yield Problem(f"{key}.size", entry.size, "applies only to mode = 'batch'; remove it, or set mode")
         if entry.size is None and entry.mode == "batch" and entry.model is None:

@@ -134,7 +134,9 @@ def rounding(config: Sections) -> Iterator[Problem]:
     if chosen == "stochastic":
         return
     if model.lora is not None:
-        yield Problem("optimiser.rounding", chosen, "adapters are float32, so nothing is rounded; remove it")
+        yield Problem(
+            "optimiser.rounding", chosen, "adapters are float32, so their updates are not rounded; remove the key"
+        )
     elif model.dtype != "bfloat16":
         reason = f"applies only to bfloat16 weights, and model.dtype is '{model.dtype}'; remove it"
         yield Problem("optimiser.rounding", chosen, reason)

@@ -22,7 +22,7 @@ Schema = Mapping[str, Any]
 
 WIDEST_CHARACTER = 4
 FORMATS = {"date": ("2000-01-01", 10), "uuid": ("0" * 8 + "-0000-1000-8000-" + "0" * 12, 36), "ipv4": ("0.0.0.0", 15)}  # noqa: S104 - not an address to bind
-"""Shortest text and maximum length of each format that has them."""
+"""Shortest text and maximum length of each format for which both are known."""
 
 UNWRITABLE = re.compile(r"[\x00-\x07\x0b\x0e-\x1f\x7f]")
 """Control characters without a short escape. The engine drops them from literals."""

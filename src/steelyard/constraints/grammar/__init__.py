@@ -6,10 +6,10 @@ How grammars are interpreted:
 
 - JSON is compact, ``{"a":1,"b":[2,3]}``: no whitespace, keys in schema order, control characters only as short escapes.
   Keywords that the engine would ignore are rejected.
-- A regular expression must match the complete sample. It uses Rust's syntax (no look-around, no back-references) with
-  ASCII ``\d``, ``\w`` and ``\s``.
+- A regular expression must match the complete sample. Expressions use Rust's syntax (no look-around, no
+  back-references) with ASCII ``\d``, ``\w`` and ``\s``.
 - A Lark grammar uses llguidance's dialect and starts at the rule ``start``.
-- Tools: a call of one of the tools, spaced as models write it, or a final answer.
+- Tools: a call to one of the tools, spaced as models write it, or a final answer.
 - The end token is the only special token that is ever allowed, and only after a complete sentence.
 """
 

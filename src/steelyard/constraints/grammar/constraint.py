@@ -140,13 +140,15 @@ class GrammarConstraint:
             sentence = self._shortest(source)
         except bounds.TooLong as reason:
             raise ConstraintError(
-                f"task {task.id}: no sample can be long enough for {excerpt(source)}: {reason}"
+                f"task {task.id}: no sample can be long enough for {excerpt(source)} ({reason}); simplify the grammar"
             ) from None
         except bounds.LengthUnknown as reason:
             self._warn(f"cannot check whether a sentence fits in {tokens} tokens: {reason}")
             return
         if sentence is None:
-            raise ConstraintError(f"no sentence of the grammar is short enough for a sample: {excerpt(source)}")
+            raise ConstraintError(
+                f"no sentence of the grammar is short enough for a sample; simplify {excerpt(source)}"
+            )
         needed = len(self.table.encode(sentence)) + 1
         if needed > tokens:
             raise ConstraintError(

@@ -28,7 +28,7 @@ def parsed(kind: Kind, source: object) -> object:
             try:
                 source = json.loads(source)
             except ValueError as error:
-                raise ConstraintError(f"the JSON schema is not valid JSON: {error}") from None
+                raise ConstraintError(f"the JSON schema is not valid JSON: {error}; correct it") from None
         return bounds.json_schema.check(source)
     if kind == "choices":
         if isinstance(source, str) or not isinstance(source, Sequence):

@@ -30,14 +30,19 @@ class TokenTable:
         greedy tokenization.
         """
         if not 0 <= end_id < vocabulary:
-            raise ConstraintError(f"end_id = {end_id} is not in the vocabulary of {vocabulary} tokens")
+            raise ConstraintError(
+                f"end_id = {end_id} is not in the vocabulary of {vocabulary} tokens; pass the id of one of them"
+            )
         self.end_id = end_id
         self.vocabulary = vocabulary
         self._tokenizer = tokenizer
         self.engine, special = _engine_tokenizer(tokenizer, end_id)
         known = self.engine.vocab_size
         if known > vocabulary:
-            raise ConstraintError(f"the tokenizer has {known} tokens, but the model's vocabulary has only {vocabulary}")
+            raise ConstraintError(
+                f"the tokenizer has {known} tokens, but the model's vocabulary has only {vocabulary}; use the "
+                "model's own tokenizer"
+            )
         excluded = special | {end_id}
         plain = [token for token in range(known) if token not in excluded and not self.engine.is_special_token(token)]
         self.plain = pack(plain, vocabulary)

@@ -15,7 +15,7 @@ from steelyard.errors import ConstraintError
 from steelyard.types import Task
 
 ANY_TEXT_BUT = "/(?s:.+)/ & ~"
-"""The start of a terminal for any text but that which contains a pattern."""
+"""Start of a terminal that matches any text that does not contain a pattern."""
 SPACED = {
     "whitespace_flexible": False,
     "item_separator": ", ",
@@ -29,7 +29,7 @@ SPACED = {
 
 @dataclass(frozen=True)
 class ToolCallGrammar:
-    """Lark grammars of single turns."""
+    """Builds the Lark grammar of a single turn."""
 
     calls: Sequence[Mapping[str, Any]]
     """JSON schema of each call."""
@@ -37,8 +37,8 @@ class ToolCallGrammar:
     """Text before the JSON of a call."""
     after: str
     final: str | Callable[[Task], object] | None = None
-    """Regular expression of a final answer, the same for all tasks or taken from the task; ``None``: any text that
-    contains no call."""
+    """Regular expression for the final answer: one for all tasks, or a function of the task. ``None`` allows any text
+    that contains no call."""
 
     def __call__(self, task: Task) -> str:
         """Return the grammar of a turn in the engine's Lark dialect."""
@@ -72,5 +72,5 @@ class ToolCallConstraint(GrammarConstraint):
         return build, (source, table)
 
     def _shortest(self, source: Any) -> str | None:
-        """A free answer has one character, whatever the calls."""
+        """Return a single character if the final answer may be any text; it is shorter than any call."""
         return "." if ANY_TEXT_BUT in source else super()._shortest(source)

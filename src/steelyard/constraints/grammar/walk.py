@@ -63,7 +63,7 @@ class GrammarWalk:
             raise ConstraintError(f"token {token} is not allowed: the canonical run continues with {self._run[0]}")
         if not _has(self._table.plain, token) or self._matcher.try_consume_tokens([token]) != 1:
             check(self._matcher)
-            raise ConstraintError(f"token {token} is not allowed by the grammar here")
+            raise ConstraintError(f"token {token} is not allowed by the grammar at this position")
         self._bits = None
         self._run = self._run[1:]
         if not self._run:

@@ -1,4 +1,4 @@
-"""The arithmetic domain: questions whose answer is one whole number, for models that call a calculator."""
+"""The arithmetic domain: questions whose answer is a single integer, for models that call a calculator."""
 
 from steelyard.domains.arithmetic.domain import Arithmetic
 

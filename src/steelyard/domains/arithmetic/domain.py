@@ -1,4 +1,4 @@
-"""The arithmetic domain: ``What is 347 * 862 - 95?`` is answered with one whole number.
+"""The arithmetic domain: ``What is 347 * 862 - 95?`` is answered with a single integer.
 
 A hash of the expression determines its split, so a held-out expression never occurs in training, whatever the seed.
 """
@@ -31,17 +31,17 @@ EXAMPLES: dict[str, tuple[Message, ...]] = {
 
 @dataclass(frozen=True)
 class Arithmetic(Domain):
-    """Expressions of whole numbers. Reward and success require the exact value as the only number of the answer."""
+    """Integer expressions. Reward and success require the exact value as the only number in the answer."""
 
     min_digits: int = 2
     max_digits: int = 4
-    """Digits of each number."""
+    """Maximum number of digits in each number."""
     max_terms: int = 3
-    """Numbers in an expression: from two to this many."""
+    """Maximum number of terms in an expression; the minimum is two."""
     tasks: int = 2000
-    """Training tasks; validation and held-out tasks are a tenth as many."""
+    """Number of training tasks; there are a tenth as many validation tasks and held-out tasks."""
     example: Literal["none", "answer", "call"] = "none"
-    """An example in every prompt: answered immediately, or with a call of the calculator."""
+    """Example to include in every prompt: a direct answer, or one that calls the calculator."""
     seed: int = 0
     """Seed for the training tasks; does not affect the splits or the other tasks."""
 
@@ -85,19 +85,19 @@ class Arithmetic(Domain):
 
 
 def split_of(expression: str) -> Split:
-    """Return the split of an expression; it depends on nothing else."""
+    """Return the split of an expression, which depends only on its text."""
     return SPLIT_OF_TENTH.get(zlib.crc32(expression.encode()) % 10, "train")
 
 
 def score(task: Task, text: str) -> Verdict:
-    """Compare the only number of the answer with the value."""
+    """Compare the only number in the answer with the expected value."""
     numbers = re.findall(r"-?\d[\d,]*", text)
     right = len(numbers) == 1 and int(numbers[0].replace(",", "")) == task.spec["answer"]
     return Verdict.scored(float(right), success=right)
 
 
 def _value(expression: str) -> int:
-    """Return the value of numbers joined by + - and *."""
+    """Return the value of an expression of numbers joined by +, - and *."""
     products = re.findall(r"([+-]?) ?(\d+(?: \* \d+)*)", expression)
     total = 0
     for sign, product in products:

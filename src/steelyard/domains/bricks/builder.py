@@ -1,8 +1,8 @@
 """An imperfect builder: generates warm-start examples with a known success rate.
 
-It starts from a simple design and, with a given probability, introduces mistakes: it misreads the brief, drops a brick,
-stops early, displaces a brick or adds a superfluous one. Its bricks never collide, leave the world or float, so every
-action space can express them.
+The builder starts from a simple design and, with a given probability, introduces mistakes: it misreads the brief, drops
+a brick, stops early, displaces a brick or adds a superfluous one. Bricks never collide, leave the world or float,
+so every action space can express them.
 """
 
 from __future__ import annotations
@@ -60,7 +60,9 @@ def misread(brief: Brief, rng: Rng) -> Brief:
         return Shape(brief.depth, tuple(heights))
     names = [f.name for f in fields(brief) if f.name not in NOT_IN_DESIGN and isinstance(getattr(brief, f.name), int)]
     if not names:
-        raise ValueError(f"a {brief.kind} brief has no parameter that could be misread; choose another kind")
+        raise ValueError(
+            f"cannot misread a {brief.kind} brief: none of its parameters affects the design; choose another kind"
+        )
     name = names[int(rng.integers(len(names)))]
     changed: dict[str, Any] = {name: getattr(brief, name) + off}
     return replace(brief, **changed)
@@ -147,7 +149,9 @@ def _near_centre(bricks: list[Brick], world: World, rng: Rng, max_offset: int) -
     spare_x = world.size[0] - max(b.x + b.h for b in bricks) + x
     spare_y = world.size[1] - max(b.y + b.w for b in bricks) + y
     if min(spare_x, spare_y) < 0 or max(b.z for b in bricks) >= world.size[2]:
-        raise ValueError(f"a structure of {len(bricks)} bricks does not fit into a world of size {world.size}")
+        raise ValueError(
+            f"a structure of {len(bricks)} bricks does not fit into a world of size {world.size}; enlarge the world"
+        )
     to_x, to_y = (
         min(max(spare // 2 + int(rng.integers(-max_offset, max_offset + 1)), 0), spare) for spare in (spare_x, spare_y)
     )

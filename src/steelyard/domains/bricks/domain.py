@@ -40,7 +40,7 @@ ACTIONS: dict[str, Callable[..., ActionSpace]] = {
     "absolute": Absolute,
     "text": Lines,
 }
-"""Action spaces by name. Each takes the world, the maximum number of bricks, and its own options."""
+"""Action spaces by name. Each action space takes the world, the maximum number of bricks, and its own options."""
 SPLITS: tuple[Split, ...] = ("train", "validation", "held_out")
 MAX_BUILD_ATTEMPTS = 50
 """Maximum number of times to rebuild an example that is too large."""
@@ -49,7 +49,7 @@ INSTRUCTION = (
     "Answer with one brick a line, bottom up: hxw (x,y,z) is h studs along x, w along y, one layer tall, lowest corner "
     "x,y, layer z. Layer 0 is on the ground. World: {size}. Parts, also turned: {parts}."
 )
-"""The instruction for language models. It is short because every update processes it once per sample."""
+"""The instruction for language models. The instruction is short because every update processes it once per sample."""
 PROMPTS: dict[str, Callable[[str, str], Prompt]] = {
     "chat": lambda brief, how: ({"role": "system", "content": how}, {"role": "user", "content": brief}),
     "message": lambda brief, how: ({"role": "user", "content": f"{brief}\n{how}"},),
@@ -81,7 +81,7 @@ class Bricks(BrickArtifacts):
     """Size of the world along x, y and z, in cells."""
     min_difficulty: float = 0.0
     max_difficulty: float = 16.0
-    """Difficulty range, measured roughly by the number of bricks needed. It does not apply to captions."""
+    """Difficulty range, measured roughly by the number of bricks needed. The range does not apply to captions."""
     seed: int = 0
     """Determines the order of tasks, not their split."""
     captions: str = ""

@@ -26,7 +26,7 @@ class Outcome:
     connectivity: float
     """Share of bricks connected to the ground."""
     pull: float
-    """Largest pull in newtons under the brief's loads; infinite if a brick floats."""
+    """Largest tensile force at a contact point under the brief's loads, in newtons; infinite if a brick floats."""
 
     @property
     def stands(self) -> bool:

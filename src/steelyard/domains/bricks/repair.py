@@ -1,8 +1,8 @@
-"""Repair: the policy builds, reads what solver and brief found, and builds again.
+"""Repair episodes: the policy builds a structure, reads the findings about it, and builds again.
 
-An episode has up to ``builds`` turns, each a complete structure. It ends with the first structure that succeeds, or
-with the last one. The episode's reward is that of its last structure; every turn is rewarded with what it adds to the
-reward of the structure before it.
+An episode has up to ``builds`` turns, each a complete structure. The episode ends with the first structure that
+succeeds, or after ``builds`` structures. Its total reward is that of its last structure; the reward of each turn is the
+improvement over the previous structure.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ AGAIN = "Build it again.\n"
 """The last sentence of the findings for a language model."""
 WHOLE = 1 - 1e-9
 REMEMBERED = 4096
-"""Number of structures whose scores a worker remembers: the score before is needed for the reward of a turn."""
+"""Number of structures whose scores a worker caches; the reward of a turn depends on the previous structure's score."""
 
 
 def finding_words(space: ActionSpace) -> tuple[str, ...]:
-    """Return the words that findings are written in."""
+    """Return all words that findings can contain."""
     sizes = (
         f"{axis}={size}" for axis, most in zip("xyz", space.world.size, strict=True) for size in range(1, most + 1)
     )
@@ -47,7 +47,7 @@ def finding_words(space: ActionSpace) -> tuple[str, ...]:
 
 
 def findings(space: ActionSpace, text: str, verdict: Verdict) -> str:
-    """Describe a structure that did not succeed: its measurements and what the solver found.
+    """Describe a structure that did not succeed: its measurements and the solver's result.
 
     In a closed vocabulary: ``findings purpose=7 x=5 y=2 z=3 whole collapses rebuild``.
     """
@@ -73,7 +73,7 @@ def last_build(text: str) -> str:
 
 
 class Repair(Environment):
-    """Replies to a structure with its findings, until one succeeds or ``builds`` structures have been built."""
+    """Replies to each structure with its findings until one succeeds or ``builds`` structures have been built."""
 
     name = "bricks-repair"
 
@@ -93,7 +93,7 @@ class Repair(Environment):
         return Reply.text(findings(self.scorer.action_space, texts[-1], verdict), reward=gained)
 
     def cut_off(self, task: Task, turns: Turns, limit: FinishReason) -> Answer:
-        """The last complete structure counts; its turn has been rewarded."""
+        """Score the last complete structure with a reward of 0, because its turn has already been rewarded."""
         texts = assistant_texts(turns)
         if turns[-1]["role"] == "assistant":
             return super().cut_off(task, turns, limit)
@@ -147,7 +147,7 @@ class BricksRepair(Bricks):
         return Repair(self.scorer(), self.builds)
 
     def _after_failures(self, task: Task, count: int, rng: np.random.Generator) -> Task:
-        """Extend the prompt by up to ``count`` imperfect structures; those that succeed are left out."""
+        """Extend the prompt with up to ``count`` imperfect structures that fail, each with its findings."""
         prompt = task.prompt
         for _ in range(count):
             structure = build(brief_of(task.spec), self.world, rng, imperfection=1.0)

@@ -1,7 +1,7 @@
 """Bricks in a world.
 
 A structure built by :func:`place` or read from text has no collisions, no bricks outside the world and no unknown
-parts. Its bricks may float.
+parts. The bricks of a structure may float.
 """
 
 from __future__ import annotations

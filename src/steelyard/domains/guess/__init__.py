@@ -1,4 +1,4 @@
-"""Find a hidden number from the replies "higher" and "lower": the smallest domain with episodes of several turns."""
+"""Find a hidden number from the replies "higher" and "lower": the simplest domain with multi-turn episodes."""
 
 from steelyard.domains.guess.domain import Guess
 

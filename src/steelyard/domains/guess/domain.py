@@ -1,7 +1,7 @@
-"""The guess domain: find a hidden number from "higher" and "lower".
+"""The guess domain: find a hidden number from the replies "higher" and "lower".
 
-The prompt gives the first and the last number of a range; every turn of the policy is one number. A task is a range
-with a hidden number. A hash of the range determines its split, so the ranges of evaluations never occur in training.
+The prompt gives the first and last number of a range; every turn of the policy is one number. A task is a range
+with a hidden number. A hash of the range determines its split, so evaluation ranges never occur in training.
 """
 
 from __future__ import annotations
@@ -44,20 +44,20 @@ Range = tuple[int, int]
 
 @dataclass(frozen=True)
 class Guess(Domain):
-    """Find a hidden number from "higher" and "lower". Difficulty is the mean number of questions that bisection takes;
-    success means that no more were asked than bisection takes at most.
+    """Find a hidden number from the replies "higher" and "lower". Difficulty is the mean number of questions that
+    bisection needs; success means asking no more questions than bisection needs in the worst case.
     """
 
     numbers: int = 64
     """Ranges lie between 0 and ``numbers - 1``."""
     min_count: int = 8
-    """Smallest number of numbers in a range."""
+    """Minimum size of a range."""
     max_count: int | None = None
-    """Largest number of numbers in a range. Default: ``numbers``."""
+    """Maximum size of a range. Default: ``numbers``."""
     legal: Legal = "range"
-    """Numbers that a question may name: all of the task's range, or only those that are still ``possible``."""
+    """Numbers that the policy may guess: all in the task's ``range``, or only those that are still ``possible``."""
     earned: Earned = "progress"
-    """What a question earns, besides its cost of 1: ``nothing``, its ``progress``, or its ``expected_progress``."""
+    """What a question earns before its cost of 1 is subtracted: ``nothing``, ``progress`` or ``expected_progress``."""
     seed: int = 0
     """Seed for the order of tasks; does not affect the splits."""
 
@@ -83,7 +83,7 @@ class Guess(Domain):
         return (*SPECIAL_TOKENS, HIGHER, LOWER, *(str(number) for number in range(self.numbers)))
 
     def size(self, split: Split) -> int | None:
-        """Return None for training; other splits contain every number of each of their ranges once."""
+        """Return ``None`` for training; the other splits contain one task for each number in each of their ranges."""
         return None if split == "train" else len(self._evaluated[split])
 
     def task(self, split: Split, index: int) -> Task:
@@ -105,15 +105,15 @@ class Guess(Domain):
         return "find {hidden} between {low} and {high}".format(**task.spec)
 
     def episode_text(self, turns: Sequence[Message]) -> str:
-        """Return all numbers that the policy asked for."""
+        """Return all numbers that the policy guessed."""
         return " ".join(turn["content"] for turn in turns if turn["role"] == "assistant")
 
     def draw(self, artifact: Artifact) -> Scene:
-        """Draw one line per question: the numbers still possible, and the number asked."""
+        """Draw one line per question: the numbers that are still possible, and the number guessed."""
         return draw_game(_game(artifact.text, artifact.spec))
 
     def report(self, text: str, spec: Mapping[str, Any] | None = None) -> Report:
-        """Play the numbers in a file; ``spec`` gives ``low``, ``high`` and ``hidden``."""
+        """Play a game with the numbers in a file; ``spec`` gives ``low``, ``high`` and ``hidden``."""
         try:
             asked = _game(text, spec)
         except Invalid as error:
@@ -162,7 +162,7 @@ class Guess(Domain):
         return listed
 
     def _drawn(self, index: int) -> tuple[int, int, int]:
-        """Draw a training range, and a number of it."""
+        """Draw a training range and a hidden number from it."""
         rng = np.random.default_rng([self.seed, index])
         ranges = self._ranges["train"]
         low, high = ranges[int(rng.integers(len(ranges)))]
@@ -170,12 +170,12 @@ class Guess(Domain):
 
 
 def split_of(low: int, high: int) -> Split:
-    """Return the split of a range, which depends only on its two ends."""
+    """Return the split of a range, which depends only on its endpoints."""
     return SPLIT_OF_TENTH.get(zlib.crc32(f"{low} {high}".encode()) % 10, "train")
 
 
 def _game(text: str, spec: Mapping[str, Any] | None) -> list[Question]:
-    """Play the numbers in a text; raise ``Invalid`` without a spec or without numbers."""
+    """Play a game with the numbers in the text; raise ``Invalid`` if there is no spec or no number."""
     names = ("low", "high", "hidden")
     if spec is None or any(name not in spec for name in names):
         raise Invalid(f"a game needs {', '.join(names)}")

@@ -1,4 +1,4 @@
-"""The rules of the game, how many questions it takes, and its environment."""
+"""The rules of the guessing game, the number of questions it takes, and its environment."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from steelyard.types import FinishReason, Reply, Task, Verdict
 
 HIGHER, LOWER = "higher", "lower"
 Legal = Literal["range", "possible"]
-"""Which numbers a question may name: all of the task's range, or those that the replies have not excluded."""
+"""Which numbers the policy may guess: all in the task's range, or only those that the replies have not excluded."""
 Earned = Literal["nothing", "progress", "expected_progress"]
-"""What a question earns, besides its cost of 1: nothing, the progress it made, or the mean progress over all possible
-numbers. The last has the same mean as the progress, but does not depend on luck."""
+"""What a question earns before its cost of 1 is subtracted: nothing, the progress it made, or the expected progress
+over all possible numbers. Expected progress has the same mean as actual progress but does not depend on luck."""
 
 
 class Question(NamedTuple):
-    """One question and what it left."""
+    """One question, its reply, and the possible numbers before and after it."""
 
     number: int
     low: int
@@ -32,7 +32,7 @@ class Question(NamedTuple):
     """The numbers from ``low`` to ``high`` were possible before the question."""
     next_low: int
     next_high: int
-    """The numbers that are possible after the reply."""
+    """The numbers from ``next_low`` to ``next_high`` are possible after the reply."""
     reply: str
     """Empty if the number was found."""
 
@@ -43,17 +43,17 @@ class Question(NamedTuple):
 
     @property
     def left(self) -> int:
-        """Return how many numbers are left to find: 0 if the number was found."""
+        """Return how many numbers are still possible after the reply; 0 if the number was found."""
         return self.next_high - self.next_low + 1 if self.reply else 0
 
     @property
     def progress(self) -> float:
-        """Return by how much the question lowered log2(numbers left + 1), which is about the questions still to ask."""
+        """Return the decrease in log2(numbers left + 1), which approximates the number of questions still needed."""
         return math.log2((self.count + 1) / (self.left + 1))
 
     @property
     def expected_progress(self) -> float:
-        """Return the mean progress if all possible numbers are equally likely: at least 1 for the middle one."""
+        """Return the mean progress over equally likely numbers; it is at least 1 for the middle number."""
         if not self.low <= self.number <= self.high:
             return 0.0
         sides = self.number - self.low, self.high - self.number
@@ -75,25 +75,25 @@ def questions(low: int, high: int, hidden: int, numbers: Sequence[int]) -> list[
 
 @cache
 def _bisection_total(count: int) -> int:
-    """Return the questions of bisection, summed over all hidden numbers."""
+    """Return the number of questions that bisection needs, summed over all hidden numbers."""
     below = (count - 1) // 2
     return count + _bisection_total(below) + _bisection_total(count - 1 - below) if count else 0
 
 
 def optimum(count: int) -> float:
-    """Return the mean questions of bisection over ``count`` equally likely numbers; no player needs fewer."""
+    """Return the mean number of questions that bisection needs, the minimum for ``count`` equally likely numbers."""
     return _bisection_total(count) / count
 
 
 def longest_bisection(count: int) -> int:
-    """Return the most questions that bisection takes for ``count`` numbers."""
+    """Return the maximum number of questions that bisection needs for ``count`` numbers."""
     return count.bit_length()
 
 
 def random_player(count: int, limit: int) -> float:
-    """Return the mean questions of a player who names any of ``count`` numbers at random in every turn.
+    """Return the mean number of questions of a player who guesses one of ``count`` numbers at random in every turn.
 
-    A number that ``limit`` questions do not find counts as ``limit`` plus the optimum.
+    A number that is not found within ``limit`` questions counts as ``limit`` plus the optimum.
     """
     miss = 1 - 1 / count
     found = sum(turn * miss ** (turn - 1) / count for turn in range(1, limit + 1))
@@ -105,8 +105,8 @@ class GuessGame(Environment):
     """Replies "higher" or "lower" until the number is found.
 
     A question costs 1 and earns its progress, both divided by the optimum. A question that halves the possible numbers
-    makes a progress of 1. The rewards of a solved game of n numbers add up to (log2(n + 1) - questions) / optimum, so
-    they rank players as the number of questions does, and every turn is credited for what it contributed.
+    makes about 1 unit of progress. The rewards of a solved game with n numbers add up to (log2(n + 1) - questions) /
+    optimum, so they rank players by the number of questions, and every turn is credited with its own contribution.
     """
 
     name = "guess"
@@ -125,19 +125,19 @@ class GuessGame(Environment):
         return Reply.text(last.reply, reward=reward, spec=spec)
 
     def cut_off(self, task: Task, turns: Turns, limit: FinishReason) -> Answer:
-        """A number that was not found counts as the questions asked plus the optimum."""
+        """Return the verdict of an unsolved game, which counts as the questions asked plus the optimum."""
         asked, best = len(assistant_texts(turns)), optimum(count_of(task))
         return self._verdict(task, asked + best, -1.0, found=False)
 
     def _verdict(self, task: Task, asked: float, reward: float, *, found: bool) -> Verdict:
-        """Return the verdict; its reward is that of the last turn, to which those of earlier turns are added."""
+        """Return the verdict with the reward of the last turn; the rewards of earlier turns are added to it later."""
         count = count_of(task)
         parts = {"questions": float(asked), "optimum": optimum(count), "found": float(found)}
         return Verdict.scored(reward, success=found and asked <= longest_bisection(count), parts=parts)
 
 
 class LegalNumbers(Automaton[tuple[int, int, bool]]):
-    """A turn is one number: any from ``legal`` in the task's spec, which replies may narrow."""
+    """Allows one number per turn, within the range ``legal`` of the task's spec, which replies may narrow."""
 
     stretch = 0
 
@@ -157,12 +157,12 @@ class LegalNumbers(Automaton[tuple[int, int, bool]]):
 
 
 def count_of(task: Task) -> int:
-    """Return how many numbers the task's range has."""
+    """Return the size of the task's range."""
     return int(task.spec["high"]) - int(task.spec["low"]) + 1
 
 
 def played(task: Task, texts: Sequence[str]) -> list[Question]:
-    """Return the questions in what the policy wrote, one number per text."""
+    """Return the questions in the policy's texts, one number per text."""
     spec = task.spec
     return questions(int(spec["low"]), int(spec["high"]), int(spec["hidden"]), [_number(text) for text in texts])
 

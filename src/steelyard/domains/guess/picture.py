@@ -18,7 +18,7 @@ FOUND: Colour = (40, 150, 80)
 
 
 def draw_game(asked: Sequence[Question]) -> Scene:
-    """Draw one line per question: the possible numbers as a bar, the number asked as a dot, and the reply."""
+    """Draw one line per question: the possible numbers as a bar, the number guessed as a dot, and the reply."""
     first = asked[0]
     unit = WIDTH / (first.high - first.low + 1)
 

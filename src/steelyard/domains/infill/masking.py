@@ -103,8 +103,8 @@ def with_holes(units: Sequence[str], positions: Positions) -> str:
 
 
 def fills(masked: str, text: str) -> list[str] | None:
-    """Return the text in each run of holes, or ``None`` if the text does not match. Earlier runs are as short as
-    possible.
+    """Return the text in each run of holes, or ``None`` if the text does not match. If there are several ways to match,
+    earlier runs are as short as possible.
     """
     first, *parts = re.split(f"{HOLE}+", masked)
     if not parts or not text.startswith(first):

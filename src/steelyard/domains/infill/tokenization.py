@@ -23,7 +23,7 @@ def split_text(text: str, tokenizer: str = "") -> Sequence[str]:
 
 
 def token_texts(tokenizer: Any, text: str) -> list[str]:
-    """Return the text of each token. Joined together, they equal the input if the tokenizer is lossless at the
+    """Return the text of each token. Joined together, the texts equal the input if the tokenizer is lossless at the
     character level.
     """
     ids = tokenizer.encode(text, add_special_tokens=False).ids
@@ -37,11 +37,14 @@ def open_tokenizer(where: str) -> Any:
 
     file = Path(where) / "tokenizer.json"
     if Path(where).is_dir() and not file.is_file():
-        raise ConfigError(f"infill: tokenizer={where!r} is a folder without tokenizer.json")
+        raise ConfigError(f"infill: tokenizer={where!r} is a folder without tokenizer.json; pass the folder of a model")
     try:
         found = Tokenizer.from_file(str(file)) if file.is_file() else Tokenizer.from_pretrained(where)
     except Exception as error:  # noqa: BLE001 - the library raises plain Exception
-        raise ConfigError(f"infill: tokenizer={where!r} cannot be loaded: {shortened(str(error), 200)}") from None
+        raise ConfigError(
+            f"infill: tokenizer={where!r} cannot be loaded ({shortened(str(error), 200)}); pass a model "
+            "folder or a hub id"
+        ) from None
     found.encode_special_tokens = True
     for text in (INDENTED_CODE, PRINTABLE_ASCII):
         if (kept := "".join(token_texts(found, text))) != text:

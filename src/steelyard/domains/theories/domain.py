@@ -54,7 +54,7 @@ class Theories(Domain):
     reward: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Reward settings; see :class:`~steelyard.domains.theories.reward.reward.TheoryReward`."""
     constrained: bool = True
-    """Whether the grammar constrains sampling to valid theories. Otherwise invalid texts are rejected."""
+    """Whether the grammar constrains sampling to valid theories. If not, invalid texts are rejected."""
     max_example_words: int = 120
     """Maximum number of words in a warm-start example. Long starting points may exceed this limit."""
     curriculum_tasks: int = 0

@@ -1,7 +1,7 @@
-"""Environments of other packages: TRL, verifiers, TextArena and Gymnasium.
+"""Environments from other packages: TRL, verifiers, TextArena and Gymnasium.
 
-Each adapter is an environment to pass as ``verifier``; its package is imported in the workers. ``tasks(count)`` builds
-tasks where there is no dataset.
+Pass an adapter as ``verifier``; its package is imported in the workers. ``tasks(count)`` builds tasks if there is no
+dataset.
 """
 
 from steelyard.environments.adapters.domain import EnvironmentDomain

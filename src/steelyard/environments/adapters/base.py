@@ -1,4 +1,4 @@
-"""What the adapters share: packages that workers import early, tasks that are seeds, and private random states."""
+"""Shared by the adapters: early package imports in workers, tasks defined by a seed, and private random states."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from steelyard.errors import DataError, MissingExtraError
 from steelyard.types import Prompt, Task
 
 SEED = "seed"
-"""Entry of a task's spec: the seed from which the environment starts."""
+"""Key in a task's spec that holds the seed from which the environment starts."""
 
 
 class AdaptedEnvironment(SessionEnvironment):
-    """An environment of another package. Workers import the package before they get an episode."""
+    """An environment from another package. Workers import the package before their first episode."""
 
     def load_package(self) -> Any:
-        """Import and return what the environment needs."""
+        """Import and return the package that the environment needs."""
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        self.load_package()  # here, because the time limit of a reply does not include the import
+        self.load_package()  # now, so that the import does not count towards the time limit of a reply
 
 
 @contextmanager
 def optional(feature: str, extra: str) -> Iterator[None]:
-    """Name the extra if the package that is imported within ``with`` is missing."""
+    """Raise an error that names the extra if the package imported inside the ``with`` block is missing."""
     try:
         yield
     except ModuleNotFoundError as error:
@@ -41,14 +41,14 @@ def optional(feature: str, extra: str) -> Iterator[None]:
 
 
 class SeededEnvironment(AdaptedEnvironment):
-    """An environment without a dataset: a task is a seed.
+    """An environment without a dataset: each task is defined by a seed.
 
-    The seed of the task determines how an episode starts, so it is the same for all samples of the task. Later random
-    choices derive from the seed of the sample.
+    The task's seed determines how an episode starts, so all samples of a task start the same way. Later random choices
+    derive from the sample's seed.
     """
 
     instructions: str = ""
-    """The prompt of every task; the initial observation follows it."""
+    """Prompt of every task; the initial observation is appended to it."""
 
     @property
     @abstractmethod
@@ -63,7 +63,9 @@ class SeededEnvironment(AdaptedEnvironment):
 def task_seed(task: Task) -> int:
     seed = task.spec.get(SEED)
     if not isinstance(seed, int) or seed < 0:
-        raise DataError(f"task {task.id}: seed = {seed!r} must be an integer from 0; build tasks with tasks(count)")
+        raise DataError(
+            f"task {task.id}: seed = {seed!r} must be a non-negative integer; build the tasks with tasks(count)"
+        )
     return seed
 
 
@@ -77,20 +79,20 @@ def with_observation(prompt: Prompt, observation: str, separator: str = "\n\n") 
 
 
 def require_same_start(task: Task, observation: str) -> None:
-    """Raise if the session starts with another observation than the one in the prompt of the episode."""
+    """Raise if the session starts with a different observation from the one in the episode's prompt."""
     shown = task.prompt if isinstance(task.prompt, str) else task.prompt[-1]["content"]
     if not shown.endswith(observation):
         raise NotReproducibleError(
             f"task {task.id}: the environment started with {observation[:200]!r}, but the prompt of the episode does "
-            "not end with it; derive the start from the task alone"
+            "not end with it; make the initial observation depend on the task alone"
         )
 
 
 class PrivateRandom:
-    """The global random states of Python and NumPy, for one session.
+    """Private copies of Python's and NumPy's global random states for one session.
 
-    Many environments draw from ``random`` and ``numpy.random``, and one worker holds many sessions. Within ``with``,
-    these modules continue from the state of the session.
+    Many environments draw from ``random`` and ``numpy.random``, and one worker holds many sessions. Inside the ``with``
+    block, these modules use the session's state.
     """
 
     def __init__(self, seed: int) -> None:

@@ -1,4 +1,4 @@
-"""Seeds of an environment as a domain, so that a configuration can name it.
+"""A domain whose tasks are seeds of an environment, so that a configuration can use the environment by name.
 
 ::
 
@@ -26,12 +26,12 @@ KINDS: Mapping[str, type[SeededEnvironment]] = MappingProxyType(
 
 
 class EnvironmentDomain(Domain):
-    """Tasks by seed: first those for validation, then those held out, then all others for training."""
+    """Assigns the first seeds to validation tasks, the next to held-out tasks, and all others to training tasks."""
 
     def __init__(
         self, environment: str | SeededEnvironment, *, validation: int = 64, held_out: int = 256, **options: Any
     ) -> None:
-        """``environment``: an object, or ``gymnasium:ID`` or ``textarena:ID``, built with ``options``."""
+        """``environment``: an object, or ``gymnasium:ID`` or ``textarena:ID`` to build one with ``options``."""
         self.environment = _built(environment, options) if isinstance(environment, str) else environment
         self.validation, self.held_out = validation, held_out
 

@@ -1,11 +1,11 @@
-"""Gymnasium environments with text: observations are read as text, and the policy writes the name of an action.
+"""Gymnasium environments as text: the policy reads observations as text and writes the name of an action.
 
 ::
 
     lake = GymnasiumEnvironment("FrozenLake-v1", actions=["left", "down", "right", "up"])
     steelyard.train(..., tasks=lake.tasks(256), verifier=lake, episode={"max_turns": 100})
 
-The reward of a step is the reward of its turn.
+Each turn receives the reward of its environment step.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _COLOURED = re.compile(r"\x1b\[[0-9;]+m(.*?)\x1b\[0m", re.DOTALL)
 
 
 class GymnasiumEnvironment(SeededEnvironment):
-    """A Gymnasium environment by its id, or by a function that builds it."""
+    """A Gymnasium environment, given by its id or by a function that builds it."""
 
     def __init__(
         self,
@@ -48,14 +48,15 @@ class GymnasiumEnvironment(SeededEnvironment):
         """Adapt ``gymnasium.make(environment, **options)``, or ``environment(**options)``.
 
         ``actions``: the names of the actions 0, 1, …; a mapping from names to actions; or a function from the text of a
-        turn to an action, which raises ``ValueError`` for other texts. By default the policy writes the number of a
-        discrete action, or the action itself if the actions are texts.
+        turn to an action, which raises ``ValueError`` if the text is not an action. By default, the policy writes the
+        number of a discrete action, or the action itself if actions are strings.
 
-        ``observe``: a function from observation and info to text. By default an observation must be a text, or the
-        environment must be able to render itself as one (``render_mode="ansi"``); coloured characters get brackets.
+        ``observe``: a function from observation and info to text. By default, observations must be strings, or the
+        environment must be able to render itself as text (``render_mode="ansi"``); coloured characters are put in
+        brackets.
 
-        ``instructions``: what every prompt starts with; by default the list of actions. ``reject_invalid``: a text that
-        is not an action ends the episode as rejected; by default the reply says so, and the policy may try again.
+        ``instructions``: the start of every prompt, by default the list of actions. ``reject_invalid``: reject the
+        episode if a turn is not a valid action; by default, the reply reports the mistake and the policy may try again.
         """
         self.environment, self.observe, self.options = environment, observe, options
         self.reject_invalid = reject_invalid
@@ -78,7 +79,7 @@ class GymnasiumEnvironment(SeededEnvironment):
 
     @property
     def menu(self) -> str:
-        """The actions as a sentence; empty if they have no names."""
+        """The list of actions as a sentence; empty if they have no names."""
         return f"Actions: {', '.join(self.actions)}." if isinstance(self.actions, Mapping) else ""
 
     def start(self, task: Task) -> Prompt:
@@ -116,7 +117,7 @@ class GymnasiumEnvironment(SeededEnvironment):
         return _COLOURED.sub(r"[\1]", str(game.render())).strip("\n")
 
     def _begin(self, task: Task) -> tuple[Any, str]:
-        """Build the environment in the state that the task's seed determines."""
+        """Build the environment in the initial state for the task's seed."""
         seed = task_seed(task)
         with PrivateRandom(seed):
             game = self._make()
@@ -162,14 +163,14 @@ class _GymnasiumSession(Session):
             return Reply.text(self.environment.text_of(self.game, observation, info), reward=float(reward))
 
     def cut_off(self, text: str, limit: FinishReason) -> Answer:
-        """Keep what the episode has earned; a turn that was cut off is not played."""
+        """Keep the rewards earned so far; a truncated turn is not played."""
         return self._verdict(0.0)
 
     def close(self) -> None:
         self.game.close()
 
     def _verdict(self, reward: float) -> Verdict:
-        """Success depends on all rewards of the episode; ``reward`` is that of the last turn."""
+        """Success depends on the total reward of the episode; ``reward`` is that of the last turn only."""
         enough = self.environment.success_at
         return Verdict.scored(reward, success=enough is not None and self.earned >= enough)
 

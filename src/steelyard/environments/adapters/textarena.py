@@ -1,11 +1,11 @@
-"""TextArena games: the policy plays one seat, and functions play the others.
+"""TextArena games: the policy plays in one seat, and functions play in the others.
 
 ::
 
     game = TextArenaEnvironment("GuessTheNumber-v0")
     steelyard.train(..., tasks=game.tasks(256), verifier=game, episode={"max_turns": 20})
 
-The reward is the game's own at its end: for most games 1 for a win and -1 for a loss.
+The reward is the one that the game returns at its end: in most games, 1 for a win and -1 for a loss.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Opponent = Callable[[str], str]
 
 
 class TextArenaEnvironment(SeededEnvironment):
-    """A TextArena game by its id."""
+    """A TextArena game, given by its id."""
 
     def __init__(
         self,
@@ -43,17 +43,17 @@ class TextArenaEnvironment(SeededEnvironment):
     ) -> None:
         """Adapt ``textarena.make(game, **options)``.
 
-        ``opponent``: a function from an observation to an action, such as a TextArena agent, which plays every other
-        seat. ``players``: the number of players, by default 1, or 2 with an opponent. ``seat``: that of the policy.
-        ``instructions``: what every prompt starts with, before the rules that the game states itself.
+        ``opponent``: a function from an observation to an action, such as a TextArena agent, which plays in every other
+        seat. ``players``: the number of players; by default 1, or 2 with an opponent. ``seat``: the policy's seat.
+        ``instructions``: the start of every prompt, before the game's own rules.
         """
         self.game, self.opponent, self.options = game, opponent, options
         self.players = players or (1 if opponent is None else 2)
         self.seat, self.instructions = seat, instructions
         if self.players > 1 and opponent is None:
             raise ConfigError(
-                f"{game}: players = {self.players} needs opponent=, a function from an observation to an action, which "
-                "plays the other seats"
+                f"{game}: players = {self.players} needs an opponent for the other seats; pass opponent=, a function "
+                "from an observation to an action"
             )
         if not 0 <= seat < self.players:
             raise ConfigError(f"{game}: seat = {seat} must be between 0 and {self.players - 1}, one per player")
@@ -76,14 +76,16 @@ class TextArenaEnvironment(SeededEnvironment):
         return _GameSession(self, game, seed)
 
     def begin(self, task: Task) -> tuple[Any, str]:
-        """Deal the game that belongs to the task's seed and play it up to the policy's first turn."""
+        """Set up the game for the task's seed and play it up to the policy's first turn."""
         seed = task_seed(task)
         textarena = self.load_package()
         with PrivateRandom(seed):
             game = textarena.make(self.game, **self.options)
             game.reset(num_players=self.players, seed=seed)
             if self.play_others(game):
-                raise ConfigError(f"{task.id}: the game ended before the first turn of seat {self.seat}")
+                raise ConfigError(
+                    f"{task.id}: the game ended before the policy's first turn (seat {self.seat}); choose another seat"
+                )
             return game, self.observation(game)
 
     def play_others(self, game: Any) -> bool:
@@ -94,7 +96,7 @@ class TextArenaEnvironment(SeededEnvironment):
         return bool(game.state.done)
 
     def observation(self, game: Any) -> str:
-        """Return what the policy has not seen yet. Its own actions are turns of the episode already."""
+        """Return the messages that the policy has not seen yet, except its own actions."""
         textarena, inner = self.load_package(), game
         while isinstance(inner, textarena.Wrapper):
             inner = inner.env  # the wrappers repeat the whole history
@@ -125,5 +127,5 @@ class _GameSession(Session):
         return float((rewards or {}).get(environment.seat, 0.0))
 
     def cut_off(self, text: str, limit: FinishReason) -> Answer:
-        """An unfinished game is neither won nor lost."""
+        """Return a reward of 0, because an unfinished game is neither won nor lost."""
         return Verdict.scored(0.0)

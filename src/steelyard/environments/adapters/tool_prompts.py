@@ -1,4 +1,4 @@
-"""Tools of other packages in a prompt: their schemas, and how the model is told to call them."""
+"""Tools of other packages in a prompt: their schemas, and instructions for calling them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from steelyard.types import Prompt
 
 
 def schema_of(function: Callable[..., Any]) -> dict[str, Any]:
-    """Return a function as chat templates describe it; parameters without a type accept anything."""
+    """Describe a function in the format of chat templates; parameters without a type accept any value."""
     hints = typing.get_type_hints(function)
     fields: dict[str, Any] = {
         name: (hints.get(name, Any), ... if parameter.default is inspect.Parameter.empty else parameter.default)

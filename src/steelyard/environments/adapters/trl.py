@@ -1,4 +1,4 @@
-"""Classes written for TRL's ``environment_factory``, unchanged; TRL itself is not needed.
+"""Runs classes written for TRL's ``environment_factory`` unchanged; TRL itself is not needed.
 
 ::
 
@@ -12,9 +12,10 @@
 
     steelyard.train(..., tasks=rows, verifier=TRLEnvironment(Counter))
 
-As in ``GRPOTrainer``: there is one instance per episode; ``reset`` gets the columns of the row, and a text that it
-returns is appended to the prompt; the public methods are the tools; an error that one raises becomes its result; a turn
-without a call ends the episode. ``get_reward`` and the reward functions score it, also if it reached a limit.
+As in ``GRPOTrainer``, there is one instance per episode. ``reset`` receives the columns of the row, and any string it
+returns is appended to the prompt. The public methods are the tools; an exception raised by a tool becomes its result. A
+turn without a call ends the episode. ``get_reward`` and the reward functions score every episode, including those that
+reach a limit.
 """
 
 from __future__ import annotations
@@ -41,11 +42,11 @@ from steelyard.verification.returns import as_number, as_scores
 
 NOT_TOOLS = ("reset", "get_reward")
 PROMPT = "prompt"
-"""Column that holds the prompt of the row, as ``reset`` gets it."""
+"""Column in which ``reset`` receives the prompt of the row."""
 
 
 class TRLEnvironment(SeededEnvironment):
-    """An ``environment_factory`` of TRL: a class, or a function that builds an instance."""
+    """An environment built by a TRL ``environment_factory``: a class, or a function that returns an instance."""
 
     def __init__(
         self,
@@ -54,17 +55,17 @@ class TRLEnvironment(SeededEnvironment):
         reward_funcs: Callable[..., Any] | Sequence[Callable[..., Any]] = (),
         instructions: str = "",
     ) -> None:
-        """``reward_funcs``: functions as in TRL, called with ``prompts``, ``completions``, ``environments`` and the
-        columns, each a list with one entry. Their rewards and that of ``get_reward`` are added.
+        """``reward_funcs``: TRL reward functions, called with ``prompts``, ``completions``, ``environments`` and the
+        columns, each a list with one entry. Their rewards are added to that of ``get_reward``.
         """
         self.factory, self.instructions = factory, instructions
         self.reward_funcs = (reward_funcs,) if callable(reward_funcs) else tuple(reward_funcs)
         self.name = self.title
         kind = factory if isinstance(factory, type) else None
         if kind is not None and not callable(getattr(kind, "reset", None)):
-            raise ConfigError(f"{self.title} has no method reset, which starts an episode; define it")
+            raise ConfigError(f"{self.title} has no reset method, which is needed to start an episode; define it")
         if kind is not None and not self.reward_funcs and not hasattr(kind, "get_reward"):
-            raise ConfigError(f"{self.title} has no get_reward; define it, or pass reward_funcs=")
+            raise ConfigError(f"{self.title} has no get_reward method; define it, or pass reward_funcs=")
 
     @property
     def title(self) -> str:
@@ -84,12 +85,12 @@ class TRLEnvironment(SeededEnvironment):
         return _TRLSession(self, instance, task, seed)
 
     def begin(self, task: Task) -> tuple[Any, str | None]:
-        """Build an instance and reset it; the start belongs to the task."""
+        """Build an instance and reset it; the initial state depends only on the task."""
         with PrivateRandom(_seed(task)):
             instance = self.factory()
             observation = call(instance.reset, **_accepted(instance.reset, columns_of(task)))
         if observation is not None and not isinstance(observation, str):
-            raise TypeError(f"{self.title}.reset returned {type(observation).__name__}; return a text or None")
+            raise TypeError(f"{self.title}.reset returned {type(observation).__name__}; return a string or None")
         return instance, observation
 
 
@@ -130,7 +131,7 @@ class _TRLSession(Session):
         return {"role": "tool", "name": called.name, "content": str(result)}
 
     def _verdict(self) -> Verdict | None:
-        """Add up all rewards; ``None`` counts as "no score", unless another function gives one."""
+        """Add up all rewards that are not ``None``; return ``None`` if there are none."""
         scores = {function.__name__: self._score(function) for function in self.environment.reward_funcs}
         if hasattr(type(self.instance), "get_reward"):
             scores[type(self.instance).__name__] = call(self.instance.get_reward)
@@ -151,13 +152,13 @@ class _TRLSession(Session):
 
 
 def tools_of(instance: Any) -> dict[str, Callable[..., Any]]:
-    """Return the public methods of the class, as TRL finds them."""
+    """Return the public methods of the class, which TRL treats as tools."""
     names = [name for name, _ in inspect.getmembers(type(instance), predicate=inspect.isfunction)]
     return {name: getattr(instance, name) for name in names if name not in NOT_TOOLS and not name.startswith("_")}
 
 
 def columns_of(task: Task) -> dict[str, Any]:
-    """Return the row of the dataset from which the task was made."""
+    """Return the dataset row that the task was built from."""
     return {PROMPT: _plain(task.prompt), **task.spec}
 
 

@@ -1,12 +1,12 @@
-"""Environments of the package ``verifiers`` (0.4), with the policy in the place of the model.
+"""Environments from the ``verifiers`` package (0.4), with the policy in place of the model.
 
 ::
 
     environment = VerifiersEnvironment("my-taskset")
     steelyard.train(..., tasks=environment.tasks(256), verifier=environment)
 
-The environment runs unchanged: its tasks, tool servers, stop conditions, limits and rewards. It asks for a completion
-where it would ask a model, and the episode waits there for the next turn of the policy.
+The environment runs unchanged: its tasks, tool servers, stop conditions, limits and rewards. Where it would request a
+completion from a model, the episode waits for the policy's next turn.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ if TYPE_CHECKING:
     from steelyard.environments.adapters.verifiers_policy import Asked, Engine, Played
 
 DATA = "task"
-"""Entry of a task's spec: the data of the task in ``verifiers``."""
+"""Key in a task's spec that holds the task's data for ``verifiers``."""
 START_SEED = 0
-"""Random choices before the first turn are the same for all samples."""
+"""Seed for random choices before the first turn, which are the same for all samples."""
 
 
 class VerifiersEnvironment(AdaptedEnvironment):
-    """An environment of ``verifiers``, by the id of its taskset.
+    """A ``verifiers`` environment, given by the id of its taskset.
 
-    A seat whose model is not set is played by the policy; there must be one. It gets a chat loop with the tools of the
-    task that runs in the worker, unless its ``harness`` is set, and the ``subprocess`` runtime, unless that is set.
+    The policy plays in the seat whose model is not set; there must be exactly one. Unless configured otherwise, that
+    seat uses the ``subprocess`` runtime and a ``harness`` that runs a chat loop with the task's tools in the worker.
     """
 
     keeps_processes = True  # tool servers
 
     def __init__(self, taskset: str | Mapping[str, Any], **environment: Any) -> None:
-        """``taskset``: its id, or its configuration with ``id``. ``environment``: other keys of the ``[env]`` table,
-        such as ``agent={"max_turns": 8}``.
+        """``taskset``: an id, or a taskset configuration that contains ``id``. ``environment``: other keys of the
+        ``[env]`` table, such as ``agent={"max_turns": 8}``.
         """
         table = {"id": taskset} if isinstance(taskset, str) else dict(taskset)
         self.config = {"taskset": table, **environment}
@@ -56,7 +56,7 @@ class VerifiersEnvironment(AdaptedEnvironment):
         return verifiers_policy
 
     def tasks(self, count: int, *, first: int = 0) -> list[Task]:
-        """Return tasks of the taskset in its order."""
+        """Return ``count`` tasks of the taskset in order, starting at index ``first``."""
         found = self.load_package().task_data(self.config, first, count)
         return [Task(f"{self.name}-{first + index}", text, {DATA: data}) for index, (text, data) in enumerate(found)]
 
@@ -70,12 +70,13 @@ class VerifiersEnvironment(AdaptedEnvironment):
         if _messages(_prompt(asked)) != _messages(task.prompt):
             played.close()
             raise NotReproducibleError(
-                f"task {task.id}: the environment starts with another prompt than before; derive it from the task"
+                f"task {task.id}: the environment started with a different prompt than before; derive the prompt from "
+                "the task alone"
             )
         return _VerifiersSession(self, played, seed)
 
     def close(self) -> None:
-        """Stop the servers of this process; of interest only if episodes ran here and not in workers."""
+        """Stop the servers of this process; needed only if episodes ran here instead of in workers."""
         if self._engine is not None:
             self._engine.close()
             self._engine = None
@@ -87,7 +88,7 @@ class VerifiersEnvironment(AdaptedEnvironment):
             played = engine.play(task.spec[DATA])
             asked = played.advance()
         if asked is None:
-            raise RuntimeError(f"task {task.id}: the episode ended before the policy was asked: {played.outcome}")
+            raise RuntimeError(f"task {task.id}: the episode ended before the policy's first turn: {played.outcome}")
         return played, asked
 
 
@@ -103,7 +104,7 @@ class _VerifiersSession(Session):
         return self._verdict() if asked is None else asked.messages
 
     def cut_off(self, text: str, limit: FinishReason) -> Answer:
-        """End the episode as ``verifiers`` ends one at a limit: it is scored as it is."""
+        """End the episode as ``verifiers`` does at a limit, and score it as it stands."""
         with self.random:
             self.played.stop(text, str(limit))
             self.played.advance()

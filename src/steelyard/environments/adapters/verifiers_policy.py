@@ -1,8 +1,8 @@
-"""The policy's side of an episode in ``verifiers``. The only file that imports the package.
+"""The policy's side of an episode in ``verifiers``. No other module imports that package.
 
 ``verifiers`` runs an episode as a coroutine that requests completions from a model. Here the model is a
-:class:`PolicyClient`, whose answer is the next turn of the policy. The event loop runs only while a turn is answered,
-so between turns nothing happens in the worker.
+:class:`PolicyClient`, whose answer is the next turn of the policy. The event loop runs only while the environment
+answers a turn, so the worker is idle between turns.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ from steelyard.types import Message
 __all__ = ["PolicyHarness"]
 
 HARNESS = "steelyard_policy"
-"""The name under which ``verifiers``, which imports plug-ins by module name, finds this module."""
+"""Module name under which ``verifiers`` imports this module as a plug-in."""
 sys.modules[HARNESS] = sys.modules[__name__]
 
 INVALID = "invalid_call"
-"""Name of the tool that stands for a call that cannot be read; its result is the reason."""
+"""Name of the tool that represents a call that cannot be parsed; its result is the reason."""
 
 POLICY = vf.TrainClientConfig(base_url="http://policy.invalid", api_key_var="STEELYARD_POLICY")
-"""Stands for the policy; no request is sent to this address."""
+"""Client configuration that represents the policy; no request is sent to its address."""
 
 
 @dataclass(frozen=True)
 class Asked:
-    """A request for a turn: what is new in the conversation, and the tools."""
+    """A request for a turn: the new messages of the conversation, and the tools."""
 
     messages: list[Message]
     tools: list[dict[str, Any]]
@@ -58,7 +58,7 @@ class Outcome:
 
 
 class PolicyHarness(vf.Harness[vf.HarnessConfig]):
-    """A chat loop with the tools of the task, in this process: it needs neither ``uv`` nor a sandbox."""
+    """Runs a chat loop with the task's tools in this process, without ``uv`` or a sandbox."""
 
     APPENDS_SYSTEM_PROMPT = True
     SUPPORTS_MCP = True
@@ -112,7 +112,7 @@ async def _run_tool(connections: Any, dispatch: Mapping[str, Any], called: Mappi
 
 
 class PolicyClient(vf.Client):
-    """Answers requests for completions with the turns of the policy, by the id of the trace."""
+    """Answers completion requests with the policy's turns; the trace id selects the episode."""
 
     def __init__(self) -> None:
         self.played: dict[str, Played] = {}
@@ -127,7 +127,9 @@ class PolicyClient(vf.Client):
         headers: Mapping[str, str] | None = None,
     ) -> vf.Response:
         if not isinstance(dialect, ChatDialect):
-            raise model_error(f"the policy answers chat completions only, not {dialect.upstream_path}", status_code=400)
+            raise model_error(
+                f"the policy supports only chat completions, not {dialect.upstream_path}", status_code=400
+            )
         played = self.played[str(session_id)]
         text, cut = await played.ask(str(session_id), dialect.parse_request(body))
         raw = played.completion(text, cut=cut)
@@ -137,7 +139,7 @@ class PolicyClient(vf.Client):
 
 
 class Engine:
-    """An environment of ``verifiers`` that serves the sessions of one worker, in an event loop of its own."""
+    """A ``verifiers`` environment that serves the sessions of one worker in its own event loop."""
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         self.loop = asyncio.new_event_loop()
@@ -158,7 +160,7 @@ class Engine:
         self.loop.close()
 
     def play(self, data: Mapping[str, Any]) -> Played:
-        """Start an episode of the task with this data."""
+        """Start an episode of the task described by ``data``."""
         taskset = self.environment.taskset
         kind = type(taskset).task_type()
         return Played(self, kind(kind.data_type().model_validate(data), taskset.config.task))
@@ -181,7 +183,7 @@ class Played:
         self._episode = engine.loop.create_task(running)
 
     def advance(self) -> Asked | None:
-        """Run until the policy is asked; return ``None`` if the episode ended."""
+        """Run until the environment requests a turn from the policy; return ``None`` if the episode has ended."""
         waiting = asyncio.wait({self._asked, self._episode}, return_when=asyncio.FIRST_COMPLETED)
         self.engine.loop.run_until_complete(waiting)
         if self._fault:
@@ -193,12 +195,12 @@ class Played:
         return asked
 
     def answer(self, text: str, *, cut: bool = False) -> None:
-        """Give the policy's turn to the environment."""
+        """Pass the policy's turn to the environment."""
         answered, self._answer = self._answer, self.engine.loop.create_future()
         answered.set_result((text, cut))
 
     def stop(self, text: str, limit: str) -> None:
-        """End the episode at a limit, after an unfinished turn if there is one."""
+        """End the episode at a limit; pass on the unfinished turn first, if there is one."""
         self._stopped = limit
         if text:
             self.answer(text, cut=True)
@@ -219,7 +221,7 @@ class Played:
         return Outcome(float(trace.reward), {**metrics, **parts})
 
     def close(self) -> None:
-        """Abandon the episode if it has not ended."""
+        """Cancel the episode if it has not ended."""
         for trace in self.traces:
             self.engine.client.played.pop(trace.id, None)
         if not self._episode.done():
@@ -229,20 +231,24 @@ class Played:
     async def ask(self, seat: str, request: vf.Request) -> tuple[str, bool]:
         """Wait for the policy's turn."""
         if self._seat not in (None, seat):
-            await self._fail("two seats ask the policy, which plays one; set the model and client of the others")
+            await self._fail(
+                "two seats request turns from the policy, which plays only one; set the model and client of the other"
+            )
         if self._stopped is not None:
             self._trace().stop(self._stopped)
             raise model_error(f"the episode reached a limit: {self._stopped}", status_code=400)
         self._seat = seat
         fresh = request.messages[self._known :]
         if self._known and (not fresh or fresh[0].role != "assistant"):
-            await self._fail("the environment rewrote the conversation; the turns of an episode must stay as they are")
+            await self._fail(
+                "the environment rewrote earlier messages of the conversation; an episode's turns must not change"
+            )
         self._asked.set_result(Asked(_messages(fresh[1:] if self._known else fresh), _schemas(request.tools)))
         self._known = len(request.messages)
         return await self._answer
 
     async def _fail(self, reason: str) -> None:
-        """Report the reason to the session, and wait until it closes the episode."""
+        """Report the reason to the session and wait until the session closes the episode."""
         self._fault = reason
         self._asked.cancel()
         await asyncio.Event().wait()
@@ -274,14 +280,14 @@ class Played:
 
 
 def task_data(config: Mapping[str, Any], first: int, count: int) -> list[tuple[str, dict[str, Any]]]:
-    """Return prompt and data of tasks of the taskset."""
+    """Return the prompt and data of ``count`` tasks of the taskset."""
     taskset = vf.load_taskset(_resolved(config).taskset)
     found = islice(iter(taskset), first, first + count)
     return [(task.data.prompt_text, task.data.model_dump(mode="json", exclude_none=True)) for task in found]
 
 
 def _resolved(config: Mapping[str, Any]) -> vf.EnvConfig:
-    """Return the configuration with the defaults of this adapter in every seat that does not differ."""
+    """Return the configuration with this adapter's defaults in every seat that does not override them."""
     table = {**config, "interception": {"type": "server"}}
     kind = vf.env_config_type(str(config["taskset"]["id"]), str(config.get("id", "")))
     for name, declared in agent_config_fields(kind()).items():

@@ -71,7 +71,7 @@ def render_chat(
 
 
 class Renderer:
-    """The child process that renders templates. It is restarted if a template terminates it."""
+    """The child process that renders templates. The process is restarted if a template terminates it."""
 
     def __init__(self) -> None:
         self._forget()

@@ -1,9 +1,9 @@
 """Renders chat templates in a separate process, with limits on memory and on CPU time per prompt.
 
-``steelyard.policies.tokens.chat_template`` runs this file as a script. It reads one JSON line per prompt (arguments for
-the transformers renderer and the maximum length of the output) and answers with one JSON line. A prompt that takes too
-long terminates the process with SIGPROF, which the kernel delivers even inside a single long operation such as ``10 **
-10 ** 10``.
+``steelyard.policies.tokens.chat_template`` runs this file as a script. The script reads one JSON line per prompt
+(arguments for the transformers renderer and the maximum length of the output) and answers with one JSON line. A prompt
+that takes too long terminates the process with SIGPROF, which the kernel delivers even inside a single long operation
+such as ``10 ** 10 ** 10``.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ class Prompting:
         return messages if self.tools is None else self.tools.prompt(messages)
 
     def reply(self, messages: Sequence[Message]) -> Sequence[Message]:
-        """Return the messages of a reply in the roles that the chat template has."""
+        """Return the messages of a reply, converted to roles that the chat template supports."""
         return messages if self.tools is None else self.tools.reply(messages)
 
     @staticmethod
@@ -91,7 +91,7 @@ class Codec:
         return render_chat(self.tokenizer, messages, answer_next=answer_next, tools=self.prompting.template_tools)
 
     def token_ids(self, text: str) -> tuple[int, ...]:
-        """Return the tokens of a text within a sequence, without tokens for its start or end."""
+        """Return the tokens of text inside a sequence, without start or end tokens."""
         return tuple(self._ids(text, "reply", add_special_tokens=False))
 
     def decode(self, ids: Sequence[int] | np.ndarray) -> str:
@@ -102,7 +102,7 @@ class Codec:
         return self.tokenizer.decode([int(token) for token in ids if token not in self.end_ids])
 
     def _ids(self, text: str, what: str, **settings: Any) -> list[int]:
-        """Return the tokens of a text; ``what`` names it in the error for words that the model does not know."""
+        """Return the tokens of text; ``what`` describes the text in the error about unknown words."""
         try:
             return self.tokenizer.encode(text, **settings)
         except Exception as error:  # tokenizers with a closed vocabulary raise a plain Exception

@@ -1,10 +1,10 @@
-"""The tokens of a conversation, turn by turn, in which sampled tokens are never tokenised again.
+"""Builds the tokens of a conversation turn by turn, without ever tokenising sampled text again.
 
-A reply is rendered with the chat template's own turn markers, tokenised by itself and appended to the tokens that were
-sampled. That is right if the template only ever appends: rendering the whole conversation again gives the text of the
-row so far, followed by the reply. Some templates rewrite what came before (they drop earlier reasoning, or normalise
-tool calls). Then the next turn starts a new row from the conversation as the template renders it now: the episode
-*forks*.
+A reply is rendered with the chat template's own turn markers, tokenised separately and appended to the sampled tokens.
+This is correct if the template only appends: rendering the whole conversation again gives the text of the row so far,
+followed by the reply. Some templates rewrite earlier messages, for example to drop reasoning or to normalise tool
+calls. In that case the episode *forks*: the next turn starts a new row with the conversation as the template now
+renders it.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ _PROBES: tuple[tuple[str, Message], ...] = (
     ("<think>\nreasoning\n</think>\n\nanswer", {"role": "user", "content": "third question"}),
     (" spaces around \n", {"role": "user", "content": "fourth question"}),
 )
-"""What an assistant wrote, and the reply to it. A template that changes any of it later does not only append."""
+"""Pairs of an assistant's text and the reply to it. If the template later changes any of them, it does not only
+append."""
 
 
 class Continuation(NamedTuple):
-    """What a row continues with after a reply."""
+    """The tokens with which an episode continues after a reply."""
 
     ids: tuple[int, ...]
     """Tokens to append or, after a fork, the prompt of a new row."""
@@ -35,14 +36,14 @@ class Continuation(NamedTuple):
 
 
 class Conversations:
-    """Renders the replies of many episodes of one model."""
+    """Renders replies for all episodes of one model."""
 
     def __init__(self, codec: Codec) -> None:
         self.codec = codec
 
     @cached_property
     def appends(self) -> bool:
-        """Whether the chat template only ever appends to what it rendered before."""
+        """Whether the chat template only appends to the text it rendered before."""
         messages: list[Message] = [{"role": "user", "content": "first question"}]
         text = self._render(messages)
         for written, reply in _PROBES:
@@ -64,7 +65,7 @@ class Conversations:
         return self.codec.render(messages, answer_next=True)
 
     def _after(self, written: str, reply: Sequence[Message]) -> str:
-        """Return what an appending template puts behind an answer: its end, the reply, and the next turn's opening."""
+        """Return the text that an appending template adds after an answer, up to the start of the next turn."""
         base: list[Message] = [{"role": "user", "content": "question"}, {"role": "assistant", "content": written}]
         opened = self._render(base[:1]) + written
         whole = self._render([*base, *reply])
@@ -81,13 +82,13 @@ class Conversation:
 
     conversations: Conversations
     messages: list[Message] | None = None
-    """``None``: the prompt is plain text, and so are the replies."""
+    """``None`` if the prompt and the replies are plain text."""
     text: str = ""
-    """What the template rendered for this row, with the sampled text; only kept where the template may fork."""
+    """The rendered text of this row, including sampled text; kept only if the template may fork."""
     forks: int = field(default=0)
 
     def reply(self, written: str, end: str, reply: Sequence[Message]) -> Continuation:
-        """Continue after ``written``, which the token ``end`` ended (empty: nothing ended it), with a reply."""
+        """Add a reply to ``written``, which ended with the text of its end token, ``end`` (empty if it had none)."""
         codec = self.conversations.codec
         if self.messages is None:
             return Continuation(codec.token_ids("".join(message["content"] for message in reply)))
@@ -105,7 +106,7 @@ class Conversation:
 
 
 def require_replies(codec: Codec) -> None:
-    """Reject a model whose chat template cannot render a conversation of several turns."""
+    """Reject a model whose chat template cannot render a multi-turn conversation."""
     try:
         Conversations(codec).open(({"role": "user", "content": "question"},)).reply(
             "answer", "", [{"role": "user", "content": "reply"}]

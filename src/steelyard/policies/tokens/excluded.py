@@ -1,7 +1,7 @@
 """Tokens that a policy never samples because they do not appear in its text.
 
-They are outside every support: the policy's head sets their logits to minus infinity, so sampling, log-probs, entropy
-and KL all use the distribution without them.
+Excluded tokens are outside every support: the policy's head sets their logits to minus infinity, so sampling,
+log-probs, entropy and KL all use the distribution without them.
 """
 
 from __future__ import annotations

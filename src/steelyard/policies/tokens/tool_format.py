@@ -1,8 +1,8 @@
-"""How a model is shown its tools, writes a call and reads a result.
+"""The format in which a model reads the list of tools, writes a call and reads a result.
 
-If the chat template supports tools, it lists them, and results are messages with the role ``tool``. Whether it does is
-found out by rendering a conversation with a call. Otherwise the tools are listed in the system message, calls have the
-form that the message shows, and results are user messages.
+If the chat template supports tools, it lists them, and results are messages with the role ``tool``. This is tested by
+rendering a conversation with a call. Otherwise the system message lists the tools and shows the form of a call, and
+results are user messages.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ LISTING = """You can call these tools:
 {tools}
 To call a tool, write only {open}{{"name": "NAME", "arguments": {{...}}}}{close}. You then get its result."""
 RESULT = "Result: {}"
-"""A result as a user message, for templates without tools."""
+"""Format of a result as a user message, for templates that do not support tools."""
 _QUESTION: Message = {"role": "user", "content": "question"}
 _CALL = Call("probe_tool", {"number": 7})
 
 
 @dataclass(frozen=True, slots=True)
 class ToolFormat:
-    """The tools of a run as one model reads and writes them."""
+    """The tools of a run, in the format that the model reads and writes."""
 
     schemas: tuple[Schema, ...]
     native: bool = False
-    """Whether the chat template lists the tools and knows the role ``tool``."""
+    """Whether the chat template lists the tools and supports the role ``tool``."""
     before: str = OPEN
     """Text before the JSON of a call."""
     after: str = CLOSE
@@ -49,7 +49,7 @@ class ToolFormat:
         return LISTING.format(tools=tools, open=self.before, close=self.after)
 
     def prompt(self, messages: Sequence[Message]) -> Sequence[Message]:
-        """Add the list of tools to the system message, unless the template lists them; results may be examples."""
+        """Unless the template supports tools, list them in the system message and turn results into user messages."""
         if self.native:
             return messages
         messages = [part for message in messages for part in self.reply([message])]
@@ -68,7 +68,7 @@ class ToolFormat:
 
 
 def _brief(schema: Any) -> Any:
-    """Leave out what a reader of the schema does not need, because every prompt carries it."""
+    """Remove schema entries that the model does not need, because every prompt contains the schema."""
     if isinstance(schema, list | tuple):
         return [_brief(part) for part in schema]
     if not isinstance(schema, Mapping):

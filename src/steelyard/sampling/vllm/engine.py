@@ -94,7 +94,7 @@ class Engine:
         cleanup_dist_env_and_memory()
 
     def _reload_head(self, model: Any) -> None:
-        """Reload a head that is tied to the embedding: on a CPU, it keeps a repacked copy of the old weights."""
+        """Reload a head that is tied to the embedding: on a CPU, the head keeps a repacked copy of the old weights."""
         head = getattr(model, "lm_head", None)
         head = getattr(head, "base_layer", head)
         if head is not None:
@@ -111,7 +111,9 @@ class Engine:
 
 
 def open_engine(model_config: Any, options: EngineOptions) -> Engine:
-    """Start an engine for a transformers configuration. Its weights are random until ``Engine.load``."""
+    """Start an engine for a transformers configuration. The engine's weights are random until ``Engine.load`` is
+    called.
+    """
     vllm = require_vllm()
     from steelyard.sampling.vllm.masks import RowMasks
 

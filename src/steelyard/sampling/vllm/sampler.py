@@ -1,4 +1,6 @@
-"""A ``Sampler`` that uses the engine. It needs a codec, a constraint and weights, but not the learner's model."""
+"""A ``Sampler`` that uses the engine. The sampler needs a codec, a constraint and weights, but not the learner's
+model.
+"""
 
 from __future__ import annotations
 
@@ -46,9 +48,9 @@ class VllmSampler:
         self.offsets = TextOffsets(codec.tokenizer, codec.decode)
         self.version = 0
         self.prompt_tokens = 0
-        """Tokens before the sampled ones, over all finished requests."""
+        """Total number of prompt tokens over all finished requests."""
         self.cached_tokens = 0
-        """Those of them that were in the prefix cache."""
+        """Number of these prompt tokens that were in the prefix cache."""
         self._weights = weights
         self._requests = 0
 
@@ -73,9 +75,10 @@ class VllmSampler:
     def sample_turns(
         self, requests: Sequence[SampleRequest], decoding: Decoding, turns: TurnQueue
     ) -> Iterator[Sample | None]:
-        """See :class:`EpisodeSampler`. Each turn is a request with all its tokens; the prefix cache holds earlier ones.
+        """See :class:`EpisodeSampler`. Send each turn as a request with the whole conversation so far; the prefix cache
+        holds the earlier tokens.
 
-        vLLM evicts the caches of waiting episodes if it needs their memory, and then computes them again. Later turns
+        If vLLM needs the memory, it evicts the caches of waiting episodes and recomputes them later. Later turns
         are scheduled before new episodes.
         """
         return self._stream(requests, decoding, turns)

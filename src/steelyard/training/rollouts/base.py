@@ -35,7 +35,7 @@ class Rollouts(Protocol):
     def parts(self) -> RolloutParts: ...
 
     def take(self, step: int, watch: Stopwatch) -> StepGroups:
-        """Return the groups to learn from at ``step``. Blocks until they are verified."""
+        """Return the groups to learn from at ``step``. Blocks until the groups are verified."""
         ...
 
     def fetch(self, groups: Sequence[GroupSummary]) -> list[Group]:
@@ -89,8 +89,8 @@ class RolloutParts:
     def refills(self, sampled: Sequence[tuple[SampleRequest, Group]]) -> list[SampleRequest]:
         """Create a request for another task for each dead group, up to ``refill_dead_groups`` times per slot.
 
-        This is DAPO's dynamic sampling (arXiv:2503.14476) with a bound. The new group takes the slot of the dead one,
-        so the random numbers of all other slots stay the same.
+        This is DAPO's dynamic sampling (arXiv:2503.14476) with a limit on replacements. The new group takes the slot of
+        the dead one, so the random numbers of all other slots stay the same.
         """
         dead = [request for request, group in sampled if request.attempt < self.refill_dead_groups and self.dead(group)]
         if not dead:

@@ -64,7 +64,7 @@ def end_children(keep: frozenset[int] = frozenset(), *, timeout: float = 10.0) -
 
 
 def _reaped(pid: int) -> bool:
-    """Reap the child if it has ended. Returns whether it is gone."""
+    """Reap the child if it has ended. Returns whether the child is gone."""
     try:
         return os.waitpid(pid, os.WNOHANG)[0] == pid
     except ChildProcessError:
@@ -82,7 +82,7 @@ def has_children() -> bool:
 
 
 def end_marked(mark: str, *, timeout: float = 10.0) -> None:
-    """Kill every process with ``mark`` in its environment. This is needed if the fork server itself was killed."""
+    """Kill every process with ``mark`` in its environment. Needed if the fork server itself was killed."""
     wanted, deadline = mark.encode(), time.monotonic() + timeout
     while (found := [pid for pid in _all_processes() if wanted in _environment(pid)]) and time.monotonic() < deadline:
         for pid in found:

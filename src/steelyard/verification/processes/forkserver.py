@@ -1,7 +1,7 @@
 """The fork server of a worker: imports the verifier once, forks workers and cleans up after each of them.
 
-The pool starts it as a separate program, so it contains no state of the run: no torch, no notebook and no main module.
-It ends with the run, even if the run is killed.
+The pool starts the fork server as a separate program, so it contains no state of the run: no torch, no notebook and no
+main module. The fork server ends with the run, even if the run is killed.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def _run_workers(
 
 
 def _load(setup: WorkerSetup, connection: socket.socket) -> Verifier:
-    """Load the verifier. If that fails, report the reason and exit."""
+    """Load the verifier. On failure, report the reason and exit."""
     try:
         return unpack(setup.verifier)
     except BaseException as error:  # noqa: BLE001 - importing a user's module may do anything
@@ -125,7 +125,7 @@ def _threads() -> int:
 
 
 def _wait_for_end(pid: int) -> None:
-    """Give the worker of an ended run time to close its sessions; its connection is closed too."""
+    """Give the worker time to close its sessions after the run has ended, which also closed its connection."""
     deadline = time.monotonic() + CLOSING_SECONDS
     while os.waitpid(pid, os.WNOHANG)[0] == 0 and time.monotonic() < deadline:
         time.sleep(0.005)

@@ -34,7 +34,7 @@ MARK = "STEELYARD_FORKSERVER"
 START_SECONDS = 300.0
 """Time limit for importing the verifier in a worker."""
 FORKSERVER_SECONDS = 15.0
-"""Time limit for a fork server to end a worker. Afterwards the fork server is killed."""
+"""Time limit for a fork server to end a worker. If it is exceeded, the fork server is killed."""
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 _PROGRAM = """\
 import json, sys
@@ -93,13 +93,14 @@ class WorkerHandle:
         self.seconds = seconds
         self.output = WorkerOutput(1024 * setup.rules.limits.output_kb)
         self._numbers: deque[int] = deque()
-        """Random numbers of the pending calls. A verifier cannot guess them and so cannot answer for other samples."""
+        """Random numbers of the pending calls. A verifier cannot guess these numbers and so cannot answer for other
+        samples."""
         self.calls: deque[Call] = deque()
-        """Calls sent to the worker and not yet answered. The worker is processing the first one."""
+        """Calls sent to the worker and not yet answered. The worker is processing the first of them."""
         self.failed_starts = 0
         """Number of consecutive workers and fork servers that ended before they were ready."""
         self.ever_ready = False
-        """Whether any worker was ever ready. If so, a failure to start is considered temporary."""
+        """Whether any worker was ever ready. If one was, a later failure to start is considered temporary."""
         self._start()
 
     # --- called by the pool ------------------------------------------------------------------------------------------
@@ -242,7 +243,7 @@ class WorkerHandle:
                 for message in self._reader.feed(data):
                     events.extend(self._on_answer(message))
             except _INVALID_MESSAGE as error:
-                reason = f"{type(error).__name__}: {error}"[:REASON_CHARACTERS]  # may quote a long forged message
+                reason = f"{type(error).__name__}: {error}"[:REASON_CHARACTERS]  # may quote a forged message
                 self._kill_worker(Cause.LOST_WORKER, f"the worker sent an invalid answer ({reason})")
                 self._hang_up()  # ignore all further messages
         return events
@@ -383,7 +384,7 @@ class WorkerHandle:
         return events
 
     def _take_back_calls(self, failure: Verdict | None) -> WorkerEnded:
-        """Take back all pending calls. The failure applies to the first one."""
+        """Take back all pending calls. The failure applies to the first call."""
         calls = list(self.calls)
         self.calls.clear()
         self._numbers.clear()

@@ -19,13 +19,13 @@ class WorkerLimits:
     """Resource limits of a worker. ``None`` disables a limit. A call with n items gets n times the seconds."""
 
     seconds: float | None = defaults.LIMIT_SECONDS
-    """Wall-clock time per item. Afterwards the worker and all its processes are killed."""
+    """Wall-clock time per item. When it is up, the worker and all its processes are killed."""
     cpu_seconds: float | None = None
     """CPU time per item, measured in the worker and rounded up to full seconds."""
     memory_mb: int | None = defaults.LIMIT_MEMORY_MB
     """Address space of the worker and of each process that it starts."""
     file_mb: int | None = defaults.LIMIT_FILE_MB
-    """Maximum size of a file that it writes."""
+    """Maximum size of any file that the worker writes."""
     open_files: int | None = defaults.LIMIT_OPEN_FILES
     output_kb: int = defaults.LIMIT_OUTPUT_KB
     """Maximum output per call. A call may verify several items."""

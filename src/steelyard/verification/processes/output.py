@@ -15,8 +15,8 @@ _ROOM_LEFT = 4096
 class WorkerOutput:
     """A memory file of fixed size; the pool, a fork server and its workers share the file and its position.
 
-    A worker rewinds it before each call, so the position is the amount of output. On systems without memory files it is
-    an ordinary file, and an overflow is detected only at the end of the call.
+    A worker rewinds the file before each call, so the position is the amount of output. On systems without memory
+    files, an ordinary file is used, and an overflow is detected only at the end of the call.
     """
 
     def __init__(self, limit: int, descriptor: int | None = None) -> None:

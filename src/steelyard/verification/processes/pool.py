@@ -102,8 +102,8 @@ class ProcessPool(BackgroundPool):
     def _target_calls(self, handles: int) -> int:
         """Return how many calls a worker should hold.
 
-        It holds more than one only if calls are short or plentiful. Then it does not wait for this thread, and no call
-        waits behind a long one while other workers are idle.
+        A worker holds more than one call only if calls are short or plentiful. It then does not have to wait for this
+        thread, and no call waits behind a long one while other workers are idle.
         """
         queued = int(QUEUED_SECONDS / max(self._call_seconds, 1e-6))
         return min(MAX_QUEUED_CALLS, 1 + max(queued, int(len(self._queue) >= handles)))

@@ -1,4 +1,4 @@
-"""The worker process, in which the verifier runs. It can reach the run only through JSON messages."""
+"""The worker process, in which the verifier runs. The worker can reach the run only through JSON messages."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ NO_CONNECTION = 217
 CALL_NUMBER = struct.Struct("<Q")
 """Call number that precedes the items of a request; the answer repeats it."""
 MAX_LEFTOVER_THREADS = 32
-"""Number of threads that a verifier may leave running, for example an event loop. More than that is a leak."""
+"""Number of threads that a verifier may leave running, for example an event loop. A larger number counts as a leak."""
 CLOSING_SECONDS = 2.0
 """Time allowed for closing the sessions of a worker that ends."""
 
@@ -46,7 +46,7 @@ class WorkerRules:
     limits: WorkerLimits
     recycling: Recycling
     keep_children: bool = False
-    """Whether processes started by the verifier live as long as the worker, instead of ending with the item."""
+    """Whether processes started by the verifier run as long as the worker, instead of ending with the item."""
     sessions: bool = False
     """Whether the verifier keeps sessions, which are closed before the worker ends."""
 
@@ -107,7 +107,7 @@ def _close_sessions(verifier: Verifier) -> None:
     """Close all sessions; an alarm ends this process if that takes too long."""
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.setitimer(signal.ITIMER_REAL, CLOSING_SECONDS)
-    with suppress(BaseException):  # the sessions are a user's, and nobody waits for an answer
+    with suppress(BaseException):  # closing runs user code, and no caller waits for the result
         verifier.close_sessions()
 
 
@@ -120,14 +120,14 @@ def _answer(number: int, verdicts: Sequence[Verdict], last: bool) -> bytes:
 
 
 class _Processes:
-    """Processes that the verifier started: they end with the item or, if it keeps them, with their session."""
+    """Tracks the processes that the verifier started, which end with the item or with the session that keeps them."""
 
     def __init__(self, verifier: Verifier, rules: WorkerRules) -> None:
         self.verifier, self.rules = verifier, rules
         self._of_session: dict[SampleKey, set[int]] = {}
 
     def end_leftover(self, keys: Sequence[SampleKey]) -> None:
-        """Kill the processes that belong to no open session. New ones belong to the session of the first key."""
+        """Kill all processes that do not belong to an open session; new ones belong to the session of the first key."""
         if self.rules.keep_children:
             return
         if not self.verifier.keeps_processes:
@@ -148,7 +148,7 @@ class _Processes:
 class _ProcessState:
     """Process state that a verifier may change and that is restored for the next item.
 
-    It covers the working directory, blocked signals, a pending alarm, stdout and stderr.
+    The state covers the working directory, blocked signals, a pending alarm, stdout and stderr.
     """
 
     def __init__(self, output: WorkerOutput) -> None:

@@ -1,7 +1,8 @@
 """Sandbox levels: which level this machine supports, and what a program can see at that level.
 
-``bubblewrap`` uses Linux namespaces created by the ``bwrap`` program. It needs no privileges, but the kernel must allow
-user namespaces. ``floor`` works everywhere: it sets limits and a clean environment, and always ends the program.
+``bubblewrap`` uses Linux namespaces created by the ``bwrap`` program. Bubblewrap needs no privileges, but the kernel
+must allow user namespaces. ``floor`` works everywhere: it sets limits and a clean environment, and always ends the
+program.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/nix/store")
 SETTINGS = ("/etc/alternatives", "/etc/ld.so.cache", "/etc/localtime")
 NAMESPACES = ("--unshare-user", "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts")
 KEPT_VARIABLES = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
-"""The only variables taken from the caller's environment. Some Python builds do not start without them."""
+"""The only variables taken from the caller's environment. Some Python builds do not start without these variables."""
 PROBE_SECONDS = 30
 PROTECTION: dict[Level, str] = {
     "bubblewrap": "no network; can read only the system and this Python; can write only its scratch folder",

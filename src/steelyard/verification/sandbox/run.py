@@ -56,7 +56,8 @@ class RunLimits:
     file_size: int = 1 << 26
     """Maximum size of a file in bytes."""
     processes: int = 64
-    """Maximum number of processes. They are counted 50 times per second, so a burst may briefly exceed it."""
+    """Maximum number of processes. Processes are counted 50 times per second, so a burst may briefly exceed the
+    limit."""
     output: int = 1 << 20
     """Maximum number of bytes kept from each of stdout and stderr. The rest is dropped, and ``truncated`` is set."""
 
@@ -152,7 +153,7 @@ def request_for(
     limits: RunLimits,
     readable: Sequence[str | Path] = (),
 ) -> Request:
-    """Return what the supervisor needs to run a program in a prepared folder."""
+    """Return the supervisor's request to run a program in a prepared folder."""
     opened = [Path(path).absolute() for path in readable]
     words = [_program_path(command, opened, level), *command[1:]]
     home = HOME if level == "bubblewrap" else folder / "scratch"
@@ -177,7 +178,7 @@ def _program_path(command: Sequence[str], readable: Sequence[Path], level: Level
     """Find the program. A relative path is returned unchanged; it is relative to the scratch folder."""
     for folder in readable:
         if not folder.exists():
-            raise SandboxError(f"readable folder {folder} does not exist")
+            raise SandboxError(f"readable folder {folder} does not exist; create it, or remove it from readable")
     if not command:
         raise SandboxError("the command is empty: pass the program and its arguments as a list")
     if os.sep in command[0] and not Path(command[0]).is_absolute():
@@ -191,7 +192,7 @@ def _program_path(command: Sequence[str], readable: Sequence[Path], level: Level
 
 
 def prepare_folder(folder: Path, stdin: str | None, files: Mapping[str, str | bytes]) -> None:
-    """Create the folders of a run and write its files; ``stdin``: ``None`` if the caller creates it."""
+    """Create the folders of a run and write its files; ``stdin`` is ``None`` if the caller creates it."""
     for name in ("scratch", "tmp", "shm"):
         (folder / name).mkdir()
     if stdin is not None:

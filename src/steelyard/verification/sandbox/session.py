@@ -1,7 +1,7 @@
-"""A program in the sandbox that lives from one request to the next and answers each with one line.
+"""A sandboxed program that keeps running between requests and answers each with one line.
 
 The program reads requests from stdin and writes answers to the named pipe ``answers`` in its working folder. Limits,
-isolation and the guaranteed end are those of :func:`run_command`; each request has its own time limit.
+isolation and termination work as in :func:`run_command`; in addition, each request has its own time limit.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ ANSWERS = "answers"
 """Name of the pipe for answers in the program's working folder."""
 MAX_ANSWER_BYTES = 1 << 20
 POLL_SECONDS = 0.05
-"""How often a waiting caller checks that the program still runs."""
+"""Interval at which a waiting caller checks that the program is still running."""
 END_SECONDS = supervisor.GRACE + 5.0
 
 
 class SandboxSession:
-    """One running program. Close it; it also ends with this process."""
+    """One running program. Close the session when done; it also ends with this process."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class SandboxSession:
             prepare_folder(self._folder, None, files or {})
             for pipe in (self._folder / "stdin", self._folder / "scratch" / ANSWERS):
                 os.mkfifo(pipe, 0o600)
-                self._pipes.append(os.open(pipe, os.O_RDWR | os.O_NONBLOCK))  # both ends: opening never waits
+                self._pipes.append(os.open(pipe, os.O_RDWR | os.O_NONBLOCK))  # with O_RDWR, opening never blocks
             request = request_for(command, self._folder, at, environment or {}, limits)
             self._process = subprocess.Popen(  # noqa: S603
                 [sys.executable, "-I", "-S", supervisor.__file__],
@@ -66,7 +66,7 @@ class SandboxSession:
             if self._process.stdin is not None:
                 with self._process.stdin as stdin:
                     stdin.write(json.dumps(request).encode())
-                self._process.stdin = None  # communicate would flush it again
+                self._process.stdin = None  # otherwise communicate would flush it again
         except BaseException:
             self.close()
             raise
@@ -77,7 +77,7 @@ class SandboxSession:
         Raise ``SandboxError`` if the program ends, or if it takes longer than ``seconds``; the session is then closed.
         """
         if not self._pipes:
-            raise SandboxError("the sandboxed program has ended")
+            raise SandboxError("the sandboxed program has ended; start a new session")
         deadline = time.monotonic() + seconds
         try:
             self._send(line.encode() + b"\n", deadline)
@@ -126,7 +126,7 @@ class SandboxSession:
             if any(select.select(inputs, outputs, [], POLL_SECONDS)):
                 return
             if self._process is None or self._process.poll() is not None:
-                raise SandboxError(f"the sandboxed program ended before it answered{self._last_words()}")
+                raise SandboxError(f"the sandboxed program ended before it answered a request{self._last_words()}")
             if time.monotonic() > deadline:
                 raise SandboxError("the sandboxed program did not answer within its time limit")
 

@@ -1,9 +1,9 @@
 """The supervisor process: runs one command under limits, watches it and kills all its descendants.
 
-It is started as ``python -I -S supervisor.py`` and uses only the standard library, so it starts within milliseconds. It
-reads one JSON request from stdin and writes one JSON report to stdout. On Linux it adopts orphaned descendants, so that
-a double fork with ``setsid`` cannot escape. It ends the run if its caller dies. The caller's own process settings stay
-unchanged.
+The supervisor is started as ``python -I -S supervisor.py`` and uses only the standard library, so it starts within
+milliseconds. The supervisor reads one JSON request from stdin and writes one JSON report to stdout. On Linux the
+supervisor adopts orphaned descendants, so that a double fork with ``setsid`` cannot escape. The supervisor ends the run
+if its caller dies. The caller's own process settings stay unchanged.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Request(TypedDict):
     command: list[str]
     environment: dict[str, str]
     folder: str
-    """Folder with all files of the run. The caller removes it; the supervisor does if the caller has died."""
+    """Folder with all files of the run. The caller removes the folder, or the supervisor if the caller has died."""
     working_folder: str
     stdin: str
     """Path of the file to use as stdin."""
@@ -73,7 +73,7 @@ class Report(TypedDict):
     """The result of the command."""
 
     error: str
-    """Why the command could not be started. The other fields are then meaningless."""
+    """Why the command could not be started. If set, the other fields are meaningless."""
     returncode: int
     stopped: str
     """What ended the command: ``"time"``, ``"processes"`` or ``"lost"``; empty if it ended normally."""
@@ -123,7 +123,7 @@ def main() -> None:
 
 
 def supervise(request: Request, stop_signals: list[int], nice: int) -> Report:
-    """Run the command until it ends or reaches a limit. A signal in ``stop_signals`` stops it."""
+    """Run the command until it ends or reaches a limit. A signal in ``stop_signals`` stops the command."""
     started = time.monotonic()
     with Path(request["stdin"]).open("rb") as stdin:
         process = subprocess.Popen(  # noqa: S603 - running the requested command is the purpose
@@ -239,7 +239,7 @@ def kill_descendants(root: int) -> None:
 
 
 def has_more_descendants(root: int, than: int) -> bool:
-    """Return whether ``root`` has more than ``than`` descendants. Stops counting as soon as that is certain."""
+    """Return whether ``root`` has more than ``than`` descendants. Stops counting as soon as the result is certain."""
     return any(True for _ in itertools.islice(_descendants(root), than, None))
 
 
@@ -279,7 +279,9 @@ def _scan_for_children() -> Callable[[int], list[int]]:
 
 
 def _ended(process: subprocess.Popen[bytes]) -> bool:
-    """Return whether the command has ended. On Linux it is not reaped yet, so that its group id stays reserved."""
+    """Return whether the command has ended. On Linux the command is not reaped yet, so that its group id stays
+    reserved.
+    """
     if not LINUX:
         return process.poll() is not None
     return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None

@@ -1,7 +1,7 @@
 """The text format, one ``2x4 (8,8,0)`` per line, for language models.
 
-The automaton runs over characters and tracks the world. The token trie (``steelyard.constraints.trie``) lifts it to any
-tokenizer.
+The automaton runs over characters and tracks the world. The token trie (``steelyard.constraints.trie``) extends the
+automaton to any tokenizer.
 """
 
 from __future__ import annotations

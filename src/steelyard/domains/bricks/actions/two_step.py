@@ -28,8 +28,8 @@ class TwoStep(BaseActionSpace):
     """Five words per brick (four on the ground), or three if ``joint``: pivot, offset, part."""
 
     reach: tuple[int, int, int] = (7, 7, 1)
-    """Largest offset along each axis. With the longest side minus 1, and 1 along z, every brick that touches an earlier
-    one from above or below can be expressed.
+    """Largest offset along each axis. Use the longest side minus 1 along x and y, and 1 along z, to be able to express
+    every brick that touches an earlier one from above or below.
     """
     joint: bool = False
     """Use a single word for an offset or position, which shortens the text but enlarges the vocabulary."""
@@ -59,7 +59,7 @@ class TwoStep(BaseActionSpace):
         """Write each brick relative to a pivot within reach.
 
         On the ground the pivot is the last brick there, or the ground if that brick is too far away. In higher layers
-        it is the last brick that touches the new one from above or below, or else the last brick within reach.
+        the pivot is the last brick that touches the new one from above or below, or else the last brick within reach.
         """
         return " ".join(self._words(structure.bricks, index) for index in range(len(structure)))
 

@@ -1,4 +1,4 @@
-"""Automaton for the two-step action space. Its state holds the pivot and the coordinates of the next brick."""
+"""Automaton for the two-step action space. The state holds the pivot and the coordinates of the next brick."""
 
 from __future__ import annotations
 

@@ -43,7 +43,10 @@ class Caption(Brief):
 
     def __post_init__(self) -> None:
         if not self.caption or not self.bricks:
-            raise ValueError(f"brief caption: structure {self.structure_id!r} has an empty caption or no bricks")
+            raise ValueError(
+                f"brief caption: structure {self.structure_id!r} has an empty caption or no bricks; add them "
+                "or remove it"
+            )
 
     @property
     def id(self) -> str:
@@ -54,7 +57,9 @@ class Caption(Brief):
         return self.object_id
 
     def words(self) -> tuple[str, ...]:
-        raise ValueError("captions are free text, which a policy with a closed vocabulary cannot read")
+        raise ValueError(
+            "captions are free text, which a policy with a closed vocabulary cannot read; use action='text'"
+        )
 
     def sentence(self) -> str:
         return self.caption
@@ -87,7 +92,7 @@ def read_captions(path: str | Path, *, limit: int | None = None) -> list[Caption
             break
         found.extend(caption_briefs(row, where))
     if not found:
-        raise DataError(f"{path}: the file contains no captions")
+        raise DataError(f"{path}: the file contains no captions; pass another file")
     return found
 
 
@@ -127,7 +132,7 @@ def _jsonl_rows(path: Path) -> Iterator[tuple[str, Any]]:
             try:
                 yield f"{path}, line {number}", json.loads(line)
             except json.JSONDecodeError as error:
-                raise DataError(f"{path}, line {number}: not JSON: {error.msg} at column {error.colno}") from None
+                raise DataError(f"{path}, line {number}: not JSON ({error.msg} at column {error.colno})") from None
 
 
 def _parquet_rows(path: Path) -> Iterator[tuple[str, Any]]:

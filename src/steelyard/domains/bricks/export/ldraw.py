@@ -8,7 +8,7 @@ from steelyard.domains.bricks.structure import Brick, Structure
 
 STUD, LAYER = 20, 24
 ALONG_Z = "0 0 1 0 1 0 -1 0 0"
-"""Rotation that turns parts, which lie along X in the LDraw library, along Z (our y)."""
+"""Rotation of parts from X, their direction in the LDraw library, to Z (our y)."""
 ALONG_X = "-1 0 0 0 1 0 0 0 -1"
 COLOURS: Mapping[str, int] = {"1x1": 14, "1x2": 25, "2x2": 10, "1x4": 73, "2x4": 4, "1x6": 22, "1x8": 3, "2x6": 1}
 """LDraw colour codes closest to the colours used in pictures."""

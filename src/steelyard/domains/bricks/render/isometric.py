@@ -48,7 +48,7 @@ def picture(
 ) -> Scene:
     """Draw the structure on its base plate, without a title or legend."""
     if by == "stress" and stability is None:
-        raise ValueError("colouring by stress needs stability=assess(structure)")
+        raise ValueError("colouring by stress needs a stability analysis; pass stability=assess(structure)")
     scores = None if stability is None or by == "part" else stability.score_B.tolist()
     shapes = list(_plate(ground or ground_of(structure.bricks)))
     for item in painting_order(structure):

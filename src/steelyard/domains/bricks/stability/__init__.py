@@ -1,4 +1,4 @@
-"""Stability analysis: an equilibrium of contact forces that minimises the largest pull."""
+"""Stability analysis: find an equilibrium of contact forces that minimises the largest pull (tensile force)."""
 
 from steelyard.domains.bricks.stability.assessment import Method, Stability, largest_pull
 from steelyard.domains.bricks.stability.forces import Forces

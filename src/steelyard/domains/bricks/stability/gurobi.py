@@ -36,7 +36,9 @@ def solve(program: Program) -> Solution | None:
                 return None
             raise VerifierError(f"Gurobi found no solution: status {model.Status}")
     except gurobipy.GurobiError as error:
-        raise VerifierError(f"Gurobi rejected a program of {shape[1]} columns and {shape[0]} rows: {error}") from error
+        raise VerifierError(
+            f"Gurobi rejected a program of {shape[1]} columns and {shape[0]} rows: {error}; use method='highs'"
+        ) from error
 
 
 def _add_rows(model: Any, matrix: Any, x: Any, program: Program) -> None:

@@ -31,7 +31,8 @@ Index = NDArray[np.int32]
 NARROW = np.array([(0, -1 / 4), (-1 / 4, 0), (0, 1 / 4), (1 / 4, 0)])
 """Contact points of a stud under a brick of width 1, in studs from the centre of the cell."""
 WIDE = np.array([(1 / 8, -1 / 8), (-1 / 4, 0), (1 / 8, 1 / 8)])
-"""Contact points under wider bricks. They are not symmetric in x, so mirror images may differ; see ``symmetry``."""
+"""Contact points under wider bricks. These points are not symmetric in x, so mirror images may differ; see
+``symmetry``."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,7 +125,10 @@ def brick_at(structure: Structure, load: Load) -> int:
     for number, (h, w, x, y, z) in enumerate(structure.bricks):
         if z == load.z and x <= load.x < x + h and y <= load.y < y + w:
             return number
-    raise ValueError(f"load of {load.kilograms} kg at ({load.x},{load.y},{load.z}): there is no brick at that position")
+    raise ValueError(
+        f"load of {load.kilograms} kg at ({load.x},{load.y},{load.z}): there is no brick at that "
+        "position; move the load"
+    )
 
 
 VERTICAL = np.array([2, 3, 4], np.int32)
@@ -133,8 +137,8 @@ HORIZONTAL = np.array([(0, 4), (1, 3)], np.int32)
 """Residuals affected by a horizontal force: F_x and τ_2 along x, F_y and τ_1 along y."""
 SHEAR = np.array([(1.0, -1.0, -1.0, -1.0), (1.0, 1.0, -1.0, 1.0)])
 PRESS = np.array([(1.0, -1.0, -1.0, 1.0), (1.0, 1.0, -1.0, -1.0)])
-"""Coefficients along x and along y; torques are in half layers. As published, a press acts at the bottom edge, so it
-has the signs of the bottom face.
+"""Coefficients along x and along y; torques are in half layers. As published, a pressing force acts at the bottom edge,
+so it has the signs of the bottom face.
 """
 
 

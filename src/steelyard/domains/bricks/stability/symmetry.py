@@ -1,8 +1,8 @@
 """A stability verdict that is invariant under rotations and reflections: the worst over all images of a structure.
 
 The published contact points under wide bricks (``statics.WIDE``) are not symmetric in x, so a structure and its mirror
-image may get different verdicts. They are symmetric in y, so four of the eight images suffice. Every image is moved to
-the origin and its bricks are sorted, so that any two images of a structure yield identical programs.
+image may get different verdicts. The contact points are symmetric in y, so four of the eight images suffice. Every
+image is moved to the origin and its bricks are sorted, so that any two images of a structure yield identical programs.
 """
 
 from __future__ import annotations

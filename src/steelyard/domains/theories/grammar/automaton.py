@@ -39,8 +39,8 @@ from steelyard.types import Task
 class TheoryGrammar(Automaton[State]):
     """Accepts every theory within the limits that has a gauge group, a fermion and no duplicate terms.
 
-    ``task.spec["given"]`` is a prefix of the text that ends between two entries. At least one fermion must follow it.
-    ``task.spec["terms"]`` lists the terms that must come first among the interactions.
+    ``task.spec["given"]`` is a prefix of the text that ends between two entries. At least one fermion must follow this
+    prefix. ``task.spec["terms"]`` lists the terms that must come first among the interactions.
     """
 
     limits: Limits = field(default_factory=Limits)

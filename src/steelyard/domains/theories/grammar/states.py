@@ -72,7 +72,9 @@ class Slot(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def slots(factors: tuple[int, ...], block: str, letter: str) -> tuple[Slot, ...]:
-    """Return the slots of a scalar or fermion entry, name first. In ``SSB``, they include the expectation value."""
+    """Return the slots of a scalar or fermion entry, name first. In ``SSB``, the slots include the expectation
+    value.
+    """
     charges = [Slot("representation", n) for n in factors if n > 1] + [Slot("charge", n) for n in factors if n == 1]
     if letter == FERMION:
         return Slot("name"), Slot("hand"), *charges, Slot("generations")

@@ -90,7 +90,9 @@ def _field(name: str, entry: str, keys: Mapping[str, str], *, scalar: bool = Fal
         numbers = dict(zip(keys, details, strict=True))
     unknown = [key for key in numbers if key not in keys]
     if unknown:
-        raise DataError(f"model file: {name} has a quantum number for {unknown[0]}, which is not in Groups")
+        raise DataError(
+            f"model file: {name} has a quantum number for {unknown[0]}, which is not in Groups; add it there"
+        )
     where = {key: f"model file: {key} of {name}" for key in keys}
     charges = tuple(fraction(numbers.get(key, "0"), where[key]) for key, kind in keys.items() if kind == "U1")
     labels = tuple(

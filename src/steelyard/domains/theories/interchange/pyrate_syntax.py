@@ -60,7 +60,7 @@ def _split(text: str) -> Iterator[str]:
                 yield text[start:place]
             start = place + 1
     if depth:
-        raise DataError("model file: a bracket is not closed")
+        raise DataError("model file: a bracket is not closed; close it")
     if text[start:].strip():
         yield text[start:]
 

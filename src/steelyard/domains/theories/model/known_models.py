@@ -1,7 +1,7 @@
 """Well-known models, used as starting points and to measure novelty.
 
-All are anomaly-free, with charges as in the literature. The vacuum determines which charge is electric. Models without
-scalars are included for their fermion content.
+All models are anomaly-free, with charges as in the literature. The vacuum determines which charge is electric. Models
+without scalars are included for their fermion content.
 """
 
 from __future__ import annotations

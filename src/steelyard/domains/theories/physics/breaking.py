@@ -60,7 +60,7 @@ def broken_forces(theory: Theory) -> tuple[str, ...]:
     Only gauge groups with U(1), SU(2) and SU(3) factors have both forces; for other groups the result is empty.
     Electromagnetism is unbroken if an unbroken generator has components in both a U(1) and an SU(2). Such a generator
     exists if one unbroken charge has a U(1) component and, in addition, an unbroken charge has an SU(2) component or a
-    complete SU(2) is unbroken; their sum is the generator. Colour is unbroken if a complete SU(3) factor is.
+    complete SU(2) is unbroken; their sum is the generator. Colour is unbroken if a complete SU(3) factor is unbroken.
     """
     gauge = theory.gauge
     sizes = [factor.n for factor in gauge.special]

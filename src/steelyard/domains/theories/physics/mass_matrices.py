@@ -156,7 +156,9 @@ def scalar_matrix(theory: Theory) -> tuple[MassMatrix, Array]:
 
 
 def _count_vevs(term: Term, values: dict[str, Array]) -> int:
-    """Count the legs with a vacuum expectation value. A term contributes to masses if all legs but two have one."""
+    """Count the legs with a vacuum expectation value. A term contributes to masses if all legs but two have a vacuum
+    expectation value.
+    """
     return sum(leg.field in values for leg in term.legs)
 
 

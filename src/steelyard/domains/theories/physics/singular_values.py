@@ -1,10 +1,10 @@
 """Singular values to nearly full relative precision, for matrices whose entries span many powers of ten.
 
 A seesaw matrix ((0, m), (m, M)) has the singular values M and m²/M. With M = 10¹⁴, the second is far below the rounding
-error of the first, which limits LAPACK's SVD. Gaussian elimination with complete pivoting finds it as the Schur
-complement 0 - m · m / M, and gives A = X D Yᵀ with well-conditioned X and Y. QR and one-sided Jacobi rotations of these
-factors yield every singular value with a relative error close to that of the entries (Demmel et al., "Computing the
-singular value decomposition with high relative accuracy", 1999).
+error of the first, which limits LAPACK's SVD. Gaussian elimination with complete pivoting finds the second value as the
+Schur complement 0 - m · m / M, and gives A = X D Yᵀ with well-conditioned X and Y. QR and one-sided Jacobi rotations of
+these factors yield every singular value with a relative error close to that of the entries (Demmel et al., "Computing
+the singular value decomposition with high relative accuracy", 1999).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SMALLEST = 1e-140
 ORTHOGONAL = 1e-14
 """Vectors count as orthogonal if the cosine of the angle between them is below this value."""
 SWEEPS = 40
-"""Maximum number of Jacobi sweeps. Convergence is quadratic and takes about six."""
+"""Maximum number of Jacobi sweeps. Convergence is quadratic and takes about six sweeps."""
 
 
 def singular_values(matrix_RC: Array) -> tuple[Array, Array, Array]:

@@ -1,8 +1,8 @@
 """A variety bonus: successes that are rare within their group score higher.
 
-Without it, a policy that finds one consistent theory keeps writing that theory. Each success gains ``weight`` · (1/m +
-1/n) / 2, where m is the number of successes in its group with the same fermions and n is the number that are the same
-theory. Theories are compared by canonical form, and vector-like pairs are ignored unless ``vector_like`` is set.
+Without the bonus, a policy that finds one consistent theory keeps writing that theory. Each success gains ``weight`` ·
+(1/m + 1/n) / 2, where m is the number of successes in its group with the same fermions and n is the number that are the
+same theory. Theories are compared by canonical form, and vector-like pairs are ignored unless ``vector_like`` is set.
 Fermions count separately because otherwise adding scalars that have no effect would be the cheapest way to differ.
 Comparing only fermions would leave few distinct successes.
 """
