@@ -38,7 +38,7 @@ class Sections(Section):
     )
     sampling: SamplingConfig = Field(default=SamplingConfig(), description="How the policy is sampled.")
     episode: EpisodeConfig = Field(
-        default=EpisodeConfig(), description="Limits of episodes, for verifiers that are environments."
+        default=EpisodeConfig(), description="Limits on episodes, if the verifier is an environment."
     )
     credit: CreditConfig = Field(default=CreditConfig(), description="How rewards become advantages within a group.")
     loss: LossConfig = Field(default=LossConfig(), description="The training objective.")

@@ -57,7 +57,7 @@ class Guess(Domain):
     legal: Legal = "range"
     """Numbers that the policy may guess: all in the task's ``range``, or only those that are still ``possible``."""
     earned: Earned = "progress"
-    """What a question earns before its cost of 1 is subtracted: ``nothing``, ``progress`` or ``expected_progress``."""
+    """Reward of a question before its cost of 1 is subtracted: ``nothing``, ``progress`` or ``expected_progress``."""
     seed: int = 0
     """Seed for the order of tasks; does not affect the splits."""
 

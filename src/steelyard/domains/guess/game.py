@@ -19,7 +19,7 @@ HIGHER, LOWER = "higher", "lower"
 Legal = Literal["range", "possible"]
 """Which numbers the policy may guess: all in the task's range, or only those that the replies have not excluded."""
 Earned = Literal["nothing", "progress", "expected_progress"]
-"""What a question earns before its cost of 1 is subtracted: nothing, the progress it made, or the expected progress
+"""Reward of a question before its cost of 1 is subtracted: nothing, the progress it made, or the expected progress
 over all possible numbers. Expected progress has the same mean as actual progress but does not depend on luck."""
 
 

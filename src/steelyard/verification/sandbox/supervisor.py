@@ -364,7 +364,7 @@ def remove_folder(folder: Path) -> bool:
 def _empty(root: int) -> None:
     """Remove everything in an open folder.
 
-    Nested folders are first moved to the top, so that no path gets too long. All operations use open descriptors, so
+    Nested folders are first moved to the top level, so that no path gets too long. All operations use open descriptors, so
     that replacing a folder with a link has no effect.
     """
     fresh = itertools.count()

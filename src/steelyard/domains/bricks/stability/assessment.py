@@ -1,4 +1,4 @@
-"""Stability of a structure: the largest pull t, a score for each brick, and the failing bricks.
+"""Stability of a structure: the largest tensile force t, a score for each brick, and the failing bricks.
 
 A structure stands if every brick is connected to the ground, an equilibrium exists, and t is below the capacity of a
 contact point. t is unique, but the pulls of single bricks are not: compare verdicts and t, never single scores.
