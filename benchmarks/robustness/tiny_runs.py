@@ -76,7 +76,7 @@ class Command:
         deadline = time.monotonic() + SECONDS
         while not condition():
             if self.process.exitcode is not None:
-                raise RuntimeError(f"the command exited early, with code {self.process.exitcode}: {self.error[-500:]!r}")
+                raise RuntimeError(f"the command exited early with {self.process.exitcode}: {self.error[-500:]!r}")
             if time.monotonic() > deadline:
                 self.process.kill()
                 raise TimeoutError(f"the condition did not hold within {SECONDS:g} s")

@@ -28,8 +28,8 @@ class AdaptiveKlConfig(Section):
     target: float = Field(description="Target KL per decision.", gt=0)
     horizon: float | None = Field(
         default=None,
-        description="Number of samples over which the coefficient changes by at most a fifth. Default: the number in "
-        f"{defaults.KL_HORIZON_STEPS} steps, which allows a hundredfold change in 250 steps.",
+        description="Number of samples over which the coefficient changes by at most a fifth. Default: the samples of "
+        f"{defaults.KL_HORIZON_STEPS} steps; the coefficient can then change a hundredfold in 250 steps.",
         gt=0,
     )
 

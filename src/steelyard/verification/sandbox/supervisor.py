@@ -364,8 +364,8 @@ def remove_folder(folder: Path) -> bool:
 def _empty(root: int) -> None:
     """Remove everything in an open folder.
 
-    Nested folders are first moved to the top level, so that no path gets too long. All operations use open descriptors, so
-    that replacing a folder with a link has no effect.
+    Nested folders are first moved to the top level, so that no path gets too long. All operations use open descriptors,
+    so that replacing a folder with a link has no effect.
     """
     fresh = itertools.count()
     while names := os.listdir(root):
