@@ -44,7 +44,7 @@ def test_the_error_for_a_deep_spec_names_its_line(tmp_path: Path, spec: str) -> 
 
 def test_a_prompt_with_half_a_character(tmp_path: Path) -> None:
     (tmp_path / "t.jsonl").write_text('{"prompt": "ab\\ud800"}')
-    with pytest.raises(DataError, match=r"line 1: .*lone surrogate.* at 2"):
+    with pytest.raises(DataError, match=r"line 1: .*lone surrogate.* at index 2"):
         load_tasks(tmp_path / "t.jsonl")
 
 

@@ -149,7 +149,7 @@ def test_misreading_changes_one_parameter() -> None:
         assert len(changed) == 1
         assert abs(changed[0]) in (1, 2)
         assert other.spec["load"] == 50
-    with pytest.raises(ValueError, match="no parameter"):
+    with pytest.raises(ValueError, match="none of its parameters"):
         misread(Caption("a", "1x1 (0,0,0)", "o", "s", 0), rng)
 
 

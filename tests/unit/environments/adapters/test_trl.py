@@ -103,7 +103,7 @@ def test_reset_gets_the_whole_row_with_its_own_prompt() -> None:
         (tool("fly"), "{'error': 'Tool fly not found.'}"),
         ("<tool_call>{</tool_call>", "error: the call is not valid JSON"),
         ("<tool_call>{}", "error: the call does not end"),
-        (tool("guess", "[1]"), 'error: a call is an object with "name" and "arguments"'),
+        (tool("guess", "[1]"), 'error: "arguments" must be an object'),
     ],
 )
 def test_errors_are_results_that_the_policy_reads(text: str, result: str) -> None:
