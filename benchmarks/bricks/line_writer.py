@@ -29,8 +29,7 @@ COMPACT_BELOW = 0.875
 
 
 class LineWriter:
-    """Writes the next line of each requested prompt. Draws depend on the seed, the prompt and the number of earlier
-    draws."""
+    """Writes the next line for each prompt. A draw depends on the seed, the prompt and the number of earlier draws."""
 
     def __init__(self, policy: CausalPolicy, prompts: Sequence[Prompt], *, room: int, seed: int) -> None:
         """``room`` is the maximum number of tokens to write for a prompt, not counting the last line."""

@@ -40,7 +40,7 @@ WORKERS = 4
 KILL_SECONDS = 2.0
 """Mean number of seconds between kills of a worker."""
 BLAMED = 0.001
-"""Largest accepted fraction of well-behaved episodes left unscored because kills hit the same reply twice."""
+"""Largest accepted fraction of well-behaved episodes that are not scored because kills hit the same reply twice."""
 KILLS, QUICK_KILLS = 100, 3
 STEPS, QUICK_STEPS = 250, 16
 TURNS = 4

@@ -215,8 +215,7 @@ def attempt(sample: Sample, verdict: Verdict) -> Attempt:
 
 
 def attempts(sample: Sample, verdict: Verdict) -> list[Attempt]:
-    """Return the builds of an episode; only the last can succeed. Feedback is not sampled, so its tokens do not
-    count."""
+    """Return the builds of an episode; only the last one can succeed. Feedback tokens are not counted."""
     tokens = [turn.end - turn.start for turn in sample.turns if turn.role == "assistant"]
     return [Attempt(count, verdict.success and place == len(tokens)) for place, count in enumerate(tokens, 1)]
 
