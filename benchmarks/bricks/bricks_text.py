@@ -1,4 +1,4 @@
-"""SmolLM2-135M learns to write stable bricks; its constraint solves as many briefs as rejection with equal tokens.
+"""SmolLM2-135M learns to write brick structures; its constraint solves as many briefs as rejection at equal token cost.
 
 This benchmark runs the ``bricks-text`` recipe. The base model, the warm-started model and the trained model write
 structures for briefs that never occur in training, with and without the constraint. An output is *valid* if no part of

@@ -1,4 +1,4 @@
-"""When filling in one, two and three steps, log-probs, entropy, KL and expected update match enumeration to 1e-6.
+"""With one, two and three fill-in steps, log-probs, entropy, KL and expected update match enumeration to 1e-6.
 
 The vocabulary and the text are small enough to list every trace in float64: which holes are filled at which step (the
 order is random, so every order is weighted by its probability), and with which letters. Every pair of traces goes

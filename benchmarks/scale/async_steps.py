@@ -1,4 +1,4 @@
-"""Asynchronous steps take little longer than their longest phase, and training on slightly stale samples works as well.
+"""Asynchronous steps take little longer than their longest phase, and slightly stale samples are as good as fresh ones.
 
 Step time is measured with the real loop, thread and process pool, but with *engines that wait*: sampling, verifying and
 updating are stretched to equal length by sleeping, because two cores cannot compute three phases at the same time.

@@ -1,4 +1,4 @@
-"""Two learner ranks match one process on the same microbatches, resume bit for bit, and can be loaded on one rank.
+"""Two learner ranks match one process on the same microbatches and resume bit for bit; one rank can load their state.
 
 The cases are FSDP2 and DDP on gloo, full weights and LoRA, AdamW and 8-bit AdamW. Each takes five steps at a learning
 rate of 1e-3 with exact KL, an entropy bonus, clipped gradients and sometimes an odd number of microbatches. The figure

@@ -113,7 +113,7 @@ def test_two_higgs_doublets() -> None:
 
 
 def test_type_two_seesaw() -> None:
-    """m_D² = μ v² / (√2 v_D), up to the share of v_D."""
+    """m_D² = μ v² / (√2 v_D), up to corrections of order v_D."""
     found = spectrum(models()["type II seesaw"])
     doubly = next(state for state in found.states if state.charge == 2)
     assert doubly.mass == pytest.approx(sqrt(10 * 246**2 / sqrt(2) / 1.0), rel=1e-3)

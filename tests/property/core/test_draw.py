@@ -92,7 +92,7 @@ def test_any_rule_on_any_logits(
     "rule", [CutRule(), CutRule(0.8, 6), CutRule(1.3, 0, 0.85), CutRule(1.0, 10, 0.95, 0.1)], ids=str
 )
 def test_keyed_draws_follow_the_distribution(rule: CutRule) -> None:
-    """Chi-square over 60,000 draws of neighbouring samples at one position."""
+    """Chi-squared test over 60,000 draws of neighbouring samples at one position."""
     logit_V = (1.5 * np.random.default_rng(2).normal(size=12)).tolist()
     expected, n = by_definition(logit_V, rule), 60_000
     uniform_B = torch.from_numpy(uniform(stream(0, 3, 1, 0, np.arange(n)), 17))

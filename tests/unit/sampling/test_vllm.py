@@ -63,7 +63,7 @@ def engine() -> Engine:
 
 @pytest.fixture
 def alone() -> None:
-    """For tests that need their own engine."""
+    """Close the shared engine, for tests that need their own."""
     while SHARED:
         SHARED.pop().close()
 

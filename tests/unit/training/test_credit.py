@@ -140,7 +140,7 @@ def test_a_group_is_dead_when_no_advantage_differs_from_zero(credit: Credit, ver
 
 
 def test_length_and_truncation_decide_whether_a_group_is_dead() -> None:
-    """Penalties and masking can make a group with equal rewards alive, or one with different rewards dead."""
+    """Penalties and masking can create a learning signal in a group with equal rewards, or remove one."""
     samples = [sample(0, 0, tokens=8), sample(0, 1, tokens=2), sample(0, 2, tokens=2, finish="length")]
     equal, different = group(*[scored(1.0)] * 3, samples=samples), group(*map(scored, (1.0, 1.0, 2.0)), samples=samples)
     assert MEAN.dead(equal)
