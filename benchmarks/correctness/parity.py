@@ -1,5 +1,4 @@
-"""The sampler and learner compute the same log-probs in ragged batches, with temperature, top-k, top-p and min-p
-applied.
+"""The sampler and learner compute the same log-probs in ragged batches, with temperature, top-k, top-p and min-p.
 
 Everything is in float32. Samples of all tasks are drawn in one batch and scored again by the learner. Two controls show
 that the measurement detects errors: a temperature that is off by 5% and ignored top-k truncation.
