@@ -1,4 +1,4 @@
-"""Play episodes of an environment with a scripted policy in a pool of processes, and lose workers on the way."""
+"""Play an environment's episodes with a scripted policy in a process pool while workers are killed."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def play_inline(environment: Environment, task: Task, script: Script, **options:
 def play_with_kills(
     environment: Environment, tasks: Sequence[Task], script: Script, **options: Any
 ) -> list[Transcript]:
-    """Play every task twice in a worker process, the second time killing it after each reply. Return both as one."""
+    """Play every task undisturbed and with the worker killed after each reply; assert equal transcripts."""
     pool = ProcessPool(EnvironmentVerifier(environment), workers=1)
     try:
         undisturbed = [play(pool, task, script, **options) for task in tasks]
@@ -85,7 +85,7 @@ def play_with_kills(
 
 
 def kill_workers() -> None:
-    _, *workers = sorted(pool_processes())  # the first one started the others
+    _, *workers = sorted(pool_processes())  # the first process started the others
     assert workers, "no worker holds the session"
     for worker in workers:
         os.kill(worker, signal.SIGKILL)

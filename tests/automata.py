@@ -1,4 +1,4 @@
-"""Helpers for automaton tests: all samples of a small language, random samples, and independent checkers."""
+"""Helpers for automaton tests: all samples in a small language, random samples, and independent checkers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Table(Automaton[int]):
 
 
 def samples(constraint: Constraint, budget: int, task: Task = TASK) -> Iterator[tuple[int, ...]]:
-    """Yield all samples that fit into the budget, without the end token; assert that there is no dead end."""
+    """Yield all samples that fit the budget, without the end token; assert that there is no dead end."""
 
     def continuations(walk: Walk, prefix: tuple[int, ...], left: int) -> Iterator[tuple[int, ...]]:
         choices = members(walk.allowed(left)).tolist()

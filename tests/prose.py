@@ -42,7 +42,7 @@ class Sentence:
 
 
 def sentences() -> list[Sentence]:
-    """All sentences of the repository, in the order of their files."""
+    """All sentences in the repository, in file order."""
     found: list[Sentence] = []
     for path in sorted((ROOT / "docs").rglob("*.md")) + sorted(ROOT.glob("*.md")):
         found += markdown_sentences(path.read_text(encoding="utf-8"), str(path.relative_to(ROOT)))

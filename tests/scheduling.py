@@ -1,7 +1,7 @@
 """Distributes tests over pytest-xdist workers: tests that share an engine share a process; others run anywhere.
 
-Two Ray clusters on two cores would take minutes for what one does in seconds. pytest-xdist's marker for such groups,
-``xdist_group``, renames tests through an attribute that pytest 9.2 does not have.
+Two Ray clusters on two cores would take minutes for what one cluster does in seconds. pytest-xdist's marker for such
+groups, ``xdist_group``, renames tests through an attribute that pytest 9.2 does not have.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Episodes with scripted replies, played directly on a sampler: their latency and order are in the test's hands."""
+"""Episodes with scripted replies, played directly on a sampler; the test controls the replies' delay and order."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Script:
         self.turns, self.tokens, self.longest = turns, tokens, longest
 
     def reply(self, key: SampleKey, written: int) -> list[int] | None:
-        """Return the tokens that follow a turn; None: the episode is over."""
+        """Return the tokens that follow a turn, or None if the episode is over."""
         rng = np.random.default_rng([*key, written])
         if written > (key.slot + key.sample) % self.turns:
             return None
@@ -29,7 +29,7 @@ class Script:
 
 
 class Lengthening(Automaton[tuple[int, int]]):
-    """In turn n, writes n of the first n + 1 words; in turn 0 the only word."""
+    """In turn n > 0, allows n words, each one of the first n + 1; in turn 0, only the first word."""
 
     def __init__(self, words: Sequence[str]) -> None:
         self.words = words
@@ -66,7 +66,7 @@ def play(
     delays: np.random.Generator | None = None,
     open_limit: int | None = None,
 ) -> Turns:
-    """Play all episodes. ``delays``: replies wait for a random number of rounds, and arrive in random order."""
+    """Play all episodes. With ``delays``, replies arrive in random order after a random number of rounds."""
     decoding, script = decoding or Decoding(CutRule(), 5), script or Script()
     by_key = {key: request for request in requests for key in request.keys}
     played: Turns = {}

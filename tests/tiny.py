@@ -196,7 +196,7 @@ def gradients_of(learner: Learner, samples: Sequence[LearnerSample]) -> dict[str
 
 
 def digit_share(task: Task, text: str) -> float:
-    """Score text by the share of its words that equal the first word of the prompt."""
+    """Return the fraction of words in the text that equal the first word of the prompt."""
     words, wanted = text.split(), str(task.prompt).split()[0]
     return sum(word == wanted for word in words) / max(len(words), 1)
 

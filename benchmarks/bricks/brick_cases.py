@@ -1,4 +1,4 @@
-"""Structures with published stability (StableLego, Liu et al., IEEE RA-L 2024), and one that the paper misjudges."""
+"""Structures with published stability (StableLego, Liu et al., IEEE RA-L 2024), and one that its method misjudges."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ STICK = (
     (4, 44, 3),
     (4, 44, 4),
 )
-"""Length along x, x and z of each brick; y is the same for all bricks."""
+"""Each brick's length along x, then its x and z coordinates; y is the same for all bricks."""
 
 
 @dataclass(frozen=True)
@@ -34,11 +34,11 @@ class Case:
     structure: Structure
     stands: bool
     score: float
-    """The largest pull divided by the capacity, to four digits."""
+    """The largest tensile force divided by the capacity, to four decimals."""
 
 
 def golden() -> list[Case]:
-    """Return the eight published outcomes; the scores of the collapsing structures are ours."""
+    """Return the eight published outcomes; the papers give no scores for collapsing structures, so ours are used."""
     stick, more = _stick(), Brick(4, 1, 44, 21, 5)
     arm = [Brick(4, 2, 0, 21, 0), Brick(4, 2, 2, 21, 1), Brick(4, 2, 4, 21, 2)]
     return [
@@ -54,7 +54,7 @@ def golden() -> list[Case]:
 
 
 def column() -> Structure:
-    """Return a column of eight 1x1 bricks under the end of a 1x4: it stands, but the weighted form rejects it."""
+    """Return a column of eight 1x1 bricks under the end of a 1x4; it stands, but the weighted program rejects it."""
     return _placed([*(Brick(1, 1, 5, 5, z) for z in range(8)), Brick(1, 4, 5, 5, 8)])
 
 

@@ -1,4 +1,4 @@
-"""Decoders for brick briefs: the policy with and without its constraint, and BrickGPT's decoders at equal tokens."""
+"""Decoders for brick briefs: the policy with and without its constraint, and BrickGPT's at equal token counts."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from steelyard.types import CutRule, Task
 
 CONSTRAINT, FREE, REJECTION, ROLLBACK = "constraint", "free", "rejection", "rejection and rollback"
 EQUAL_TOKENS_STEP = -2
-"""Step number in the random keys of the equal-token comparison."""
+"""The step number used in the random keys for the equal-token comparison."""
 CONCURRENT_ATTEMPTS = 3
-"""Number of attempts per brief sampled together; attempts after the first success are discarded."""
+"""Number of attempts per brief that are sampled together; attempts after the first success are discarded."""
 
 
 class TextOutcome(NamedTuple):
@@ -89,7 +89,7 @@ class DecodingEvaluator:
         self.decoding = build_decoding(config)
 
     def evaluate(self, stage: str, policy: Any, samples: int) -> Iterator[StageOutcomes]:
-        """Draw ``samples`` per brief under the constraint, then as many without it."""
+        """Draw ``samples`` samples per brief under the constraint, then the same number without it."""
         from steelyard.sampling.local import LocalSampler
         from steelyard.training.evaluation import EVALUATION_STEP
         from steelyard.training.phases import requests_for, sample
@@ -135,7 +135,7 @@ class DecodingEvaluator:
         return found
 
     def rejection_attempts(self, policy: Any, budget: int, *, rollback: bool) -> list[list[Attempt]]:
-        """Run all briefs together; the model writes each line without its constraint."""
+        """Run all briefs together; the model writes each line without the constraint."""
         from benchmarks.bricks.line_writer import LineWriter
 
         space = self.domain.action_space
@@ -159,7 +159,7 @@ class DecodingEvaluator:
 
 
 def text_outcome(space: Any, task: Task, text: str) -> TextOutcome:
-    """Evaluate the bricks that could be placed; an output without bricks fails on every count."""
+    """Evaluate the bricks that could be placed; an output without bricks fails every check."""
     reading = space.read(text)
     if not reading.structure.bricks:
         return TextOutcome(valid=False, stable=False, success=False)

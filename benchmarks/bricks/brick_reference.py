@@ -1,4 +1,4 @@
-"""An independent computation of the largest pull: cell by cell, with force vectors, and with separate pushes and pulls.
+"""An independent computation of the largest tensile force, cell by cell, with force vectors and separate push and pull.
 
 It shares only the physical constants with ``steelyard.domains.bricks.stability``. Units are millinewtons and
 millimetres.
@@ -22,7 +22,7 @@ AXES: tuple[Vector, Vector] = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0))
 
 @dataclass
 class Unknowns:
-    """Coefficients of the equilibrium equations, one unknown at a time."""
+    """Collects the coefficients of the equilibrium equations, one unknown at a time."""
 
     rows: list[int] = field(default_factory=list[int])
     columns: list[int] = field(default_factory=list[int])
@@ -48,7 +48,7 @@ class Unknowns:
 
 
 def largest_pull(structure: Structure, loads: Sequence[Load], physics: Physics) -> float:
-    """Return the largest pull in newtons, or infinity if there is no equilibrium."""
+    """Return the largest tensile force in newtons, or infinity if there is no equilibrium."""
     from scipy.optimize import linprog
     from scipy.sparse import coo_array
 

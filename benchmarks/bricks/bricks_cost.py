@@ -35,8 +35,8 @@ VERIFIED = 400
 ROUNDS = 7
 BUILD, TWO = 0.3, 1.8
 QUICK_BUILD, QUICK_TWO = 0.4, 1.5
-"""The quick bars are wider than the full ones: short measurements are noisy, and 20 bricks, built by a hundred small
-numpy calls, give a ratio of 0.25 or 0.31 depending on the state of the CPU."""
+"""The quick bars are wider than the full ones: short measurements are noisy, and the ratio for 20 bricks, which takes
+about a hundred small numpy calls, is 0.25 or 0.31 depending on the state of the CPU."""
 
 
 def measure(quick: bool, progress: Progress) -> Result:

@@ -50,7 +50,7 @@ def measure(quick: bool, progress: Progress) -> Result:
 
 
 def parse_outcome(text: str, crashes: list[str]) -> Structure | str:
-    """Return the structure, the kind of its first flaw, or ``crash``, which is also added to ``crashes``."""
+    """Return the structure, the kind of the first error, or ``crash``; a crash is also added to ``crashes``."""
     try:
         return parse(text, PLAIN)
     except InvalidStructureError as error:
@@ -61,7 +61,7 @@ def parse_outcome(text: str, crashes: list[str]) -> Structure | str:
 
 
 def is_valid(structure: Structure) -> bool:
-    """Whether parts are known, cells are in the world and used once, bricks are grounded, and the text round-trips."""
+    """Check that parts are known, cells are in the world and unique, bricks are grounded, and the text round-trips."""
     owner: dict[tuple[int, int, int], int] = {}
     for number, (h, w, x, y, z) in enumerate(structure.bricks):
         if f"{h}x{w}" not in str(structure.world.library).split():

@@ -2,7 +2,7 @@
 
 On random structures, most of them loaded, the benchmark compares HiGHS with Gurobi on the same programs, our program
 with another formulation solved by SciPy, and structures with moved, scaled, rotated and mirrored copies. Floating
-bricks are checked as well. Differences in the largest pull are relative to the capacity of a contact point.
+bricks are checked as well. Differences in the largest tensile force are relative to the capacity of a contact point.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def against_scipy(found: Iterator[LoadedStructure]) -> Row:
 
 
 def after_moving_and_scaling(found: Iterator[LoadedStructure]) -> Row:
-    """Compare with a moved copy, and with masses, loads and capacity multiplied by 3.7."""
+    """Compare each structure with a moved copy, and with masses, loads and capacity multiplied by 3.7."""
     factor = 3.7
     library = Library(tuple(replace(part, mass=part.mass * factor) for part in STANDARD.parts))
     physics = Physics(capacity=PUBLISHED.capacity * factor)
@@ -119,7 +119,7 @@ def after_moving_and_scaling(found: Iterator[LoadedStructure]) -> Row:
 
 
 def under_images(found: Sequence[LoadedStructure]) -> tuple[Row, Row]:
-    """Compare all eight images, with published contact points and with symmetric ones (which must agree exactly)."""
+    """Compare all eight images, with the published contact points and with symmetric ones, which must agree exactly."""
     plain = compare("images, published points", found, lambda case: [largest_pull(*i) for i in images(*case)])
     symmetric = compare(
         "images, symmetric",
@@ -131,7 +131,7 @@ def under_images(found: Sequence[LoadedStructure]) -> tuple[Row, Row]:
 
 
 def with_floating_bricks(found: Iterator[LoadedStructure]) -> Row:
-    """Count structures that stand although a brick floats, or whose floating bricks are not reported."""
+    """Count structures reported as stable although a brick floats, or without all their floating bricks listed."""
     afloat, wrong = 0, 0
     for structure, weights in found:
         verdict, loose = assess(structure, weights), floating(structure)
@@ -146,7 +146,7 @@ def compare(
     others: Callable[[LoadedStructure], list[float]],
     base: Callable[[LoadedStructure], float] = lambda case: largest_pull(*case),
 ) -> Row:
-    """Count changed verdicts, and find the largest difference in the largest pull."""
+    """Count the changed verdicts, and find the largest change in the largest tensile force."""
     count = stand = changed = 0
     worst = 0.0
     for case in found:
@@ -174,7 +174,7 @@ def row(name: str, count: int, stand: int, fall: int, changed: int, worst: float
 
 
 def note(outcomes: Sequence[Row], found: Sequence[LoadedStructure]) -> str:
-    """Describe the asymmetry of the published contact points, and the column that the weighted form misjudges."""
+    """Describe the asymmetry of the published contact points, and the column that the weighted program misjudges."""
     ratios = [asymmetry(case) for case in found]
     differ = [ratio for ratio in ratios if ratio > 1 + 1e-6]
     flipped = [
@@ -191,7 +191,7 @@ def note(outcomes: Sequence[Row], found: Sequence[LoadedStructure]) -> str:
 
 
 def asymmetry(case: LoadedStructure) -> float:
-    """Return the largest pull over all images divided by the smallest; 1 if there is no pull."""
+    """Return the largest tensile force over all images divided by the smallest; 1 if there is none."""
     pulls = [largest_pull(*image) for image in images(*case)]
     return max(pulls) / min(pulls) if min(pulls) > 1e-9 else 1.0
 

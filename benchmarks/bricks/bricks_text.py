@@ -1,4 +1,4 @@
-"""SmolLM2-135M learns to write brick structures; its constraint solves as many briefs as rejection at equal tokens.
+"""SmolLM2-135M learns to write brick structures; its constraint solves as many briefs as rejection at equal token cost.
 
 This benchmark runs the ``bricks-text`` recipe. The base model, the warm-started model and the trained model write
 structures for briefs that never occur in training, with and without the constraint. An output is *valid* if no part of
@@ -42,7 +42,7 @@ COLUMNS = ("stage", "decoding", "valid", "stable", "success", "tokens per attemp
 
 @dataclass(frozen=True)
 class Size:
-    """The amount of training, sampling and comparison."""
+    """How much to train, sample and compare."""
 
     minutes: float
     """Time limit for GRPO; the warm start takes as long as its examples need."""
@@ -104,7 +104,7 @@ ShowStatus = Callable[[str], None]
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Run the benchmark; the quick version takes a step on small towers and has bars on validity and loss only."""
+    """Run the benchmark; the quick version takes one step on small towers and checks only validity and loss."""
     size = QUICK if quick else FULL
     task = progress.add_task("bricks-text", total=1)
     with tempfile.TemporaryDirectory() as scratch:

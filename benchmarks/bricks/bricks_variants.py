@@ -1,8 +1,8 @@
 """Without a reward for the brief's purpose, training produces heaps; action spaces and estimators are compared too.
 
 Each run changes one setting of the ``bricks`` recipe and trains one seed for a quarter of the ``bricks-learn`` time.
-Runs with the same action space share one warm start. Without the purpose term, and the success term that includes it,
-the reward covers only stability, connectivity and the number of bricks.
+Runs with the same action space share one warm start. Without the purpose term, and without the success term, which
+includes it, the reward covers only stability, connectivity and the number of bricks.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Let a policy's model write lines of text without its constraint, for several prompts at once.
 
 Each row caches the keys and values of its prompt and of the text so far. Rejected lines and rolled-back bricks are
-overwritten; rows no longer requested leave the batch.
+overwritten; rows that are no longer requested are dropped from the batch.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ COMPACT_BELOW = 0.875
 
 
 class LineWriter:
-    """Writes lines by prompt number. A draw depends on the seed, the prompt and the number of earlier draws."""
+    """Writes the next line for each prompt. A draw depends on the seed, the prompt and the number of earlier draws."""
 
     def __init__(self, policy: CausalPolicy, prompts: Sequence[Prompt], *, room: int, seed: int) -> None:
         """``room`` is the maximum number of tokens to write for a prompt, not counting the last line."""
@@ -38,7 +38,7 @@ class LineWriter:
         self.prompts = [policy.encode(prompt).tolist() for prompt in prompts]
         self.prompt_of_row = list(range(len(prompts)))
         self.cached = [list(ids) for ids in self.prompts]
-        """The tokens of each row whose keys and values are in the cache, at the column of their position."""
+        """For each row, the tokens whose keys and values are cached; a token's column is its position."""
         self.capacity = max(map(len, self.prompts)) + room + MAX_LINE_TOKENS
         self._stream_P = stream(seed, np.arange(len(prompts)))
         self._drawn_P = np.zeros(len(prompts), np.int64)
@@ -132,7 +132,7 @@ class LineWriter:
         return out.last_hidden_state[torch.arange(len(last_B), device=device), last_B]
 
     def _mask(self, column_BT: np.ndarray) -> Tensor:
-        """Let each token attend to its own row up to itself and write to its own column."""
+        """Build a mask that lets each token attend to its own row up to itself, and set the columns to write to."""
         place_BT = np.minimum(column_BT, self.capacity)
         end = max(self.columns.filled, int(place_BT.max()) + 1)
         self.columns.place_BT, self.columns.end = torch.from_numpy(place_BT).to(self.policy.device), end

@@ -75,7 +75,7 @@ def failing_bricks(structure: Structure) -> tuple[int, ...]:
 
 
 def build(propose: Propose, world: World, *, max_bricks: int, limits: RejectionLimits = BRICKGPT) -> BuildResult:
-    """Build by rejection sampling alone."""
+    """Build a structure by rejection sampling alone."""
     return _run(building(world, max_bricks=max_bricks, limits=limits), propose)
 
 
@@ -87,7 +87,7 @@ def build_standing(
     limits: RejectionLimits = BRICKGPT,
     failing: Failing = failing_bricks,
 ) -> BuildResult:
-    """Build by rejection sampling with rollback: as long as the structure collapses, cut it back and continue."""
+    """Build a structure by rejection sampling with rollback: while it collapses, cut it back and continue."""
     return _run(building_standing(world, max_bricks=max_bricks, limits=limits, failing=failing), propose)
 
 

@@ -1,4 +1,4 @@
-"""Compare decoders with equal token budgets: every sampled token counts, including those of rejected lines.
+"""Compare decoders with equal token budgets: every sampled token counts, including those in rejected lines.
 
 Each task gets the same number of tokens. A decoder makes attempts until one succeeds or the tokens are used up; an
 attempt that needs more tokens than are left is cut off and fails.
@@ -115,5 +115,5 @@ def _build_within(building: Building, left: int) -> LineRequester[tuple[BuildRes
 
 def _within(attempt: Attempt, left: int) -> Attempt:
     if attempt.tokens < 1:
-        raise ValueError(f"attempt.tokens = {attempt.tokens} must be at least 1: the end of the text is a token")
+        raise ValueError(f"attempt.tokens = {attempt.tokens} must be at least 1; count the end token as well")
     return Attempt(min(attempt.tokens, left), attempt.success and attempt.tokens <= left)

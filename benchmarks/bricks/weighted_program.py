@@ -4,9 +4,9 @@ It solves::
 
     minimise Σ |residuals| + α Σ_b M_b + β Σ f,   M_b ≥ every pull f below brick b
 
-The papers add the products n·f = 0 and the maxima, and solve the program with Gurobi; the optimum of this linear
-program satisfies both without them. The weighted sum can trade a residual for pulls, so it reports some standing
-columns as collapsed. Steelyard's own ``assess`` does not.
+The papers add the constraints n·f = 0 and M_b = max f, and solve the program with Gurobi; the optimum of this linear
+program satisfies both without adding them. The weighted sum can trade a residual for pulls, so it reports some standing
+columns as collapsed. Steelyard's own ``assess`` does not make this error.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def assess_weighted(
     equations = statics(structure, touching, loads, physics)
     best = solver(backend)(weighted_program(equations, physics, alpha, beta))
     if best is None:
-        raise VerifierError("the weighted program has no solution, although any set of forces is feasible")
+        raise VerifierError("the solver found no solution, although the weighted program is always feasible")
     points, bricks = len(equations.points), equations.bricks
     pull_B = best.x[-bricks:]
     residual_R = (

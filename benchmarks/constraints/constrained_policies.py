@@ -86,7 +86,7 @@ def sharpen(policy: Any, factor: float) -> None:
 
 
 def without_supports(sample: Sample) -> Sample:
-    """Return the sample without its constraint and cuts but with its temperature."""
+    """Return the sample with its temperature, but without its constraint and truncation (top-k, top-p, min-p)."""
     rule = CutRule(sample.decisions.rule.temperature)
     return replace(sample, decisions=replace(sample.decisions, rule=rule, support_N=None, supports=None))
 

@@ -1,7 +1,7 @@
-"""A constraint over 49,152 tokens adds little to sampling and update time, and forced text samples faster than free.
+"""A constraint over 49,152 tokens adds little sampling and update time, and forced text samples faster than free text.
 
-SmolLM2-135M in bfloat16 samples groups of 16; the two sides alternate in one process. The size of stored supports is
-reported per 1,000 tokens, along with the time to recompute them instead.
+SmolLM2-135M in bfloat16 samples groups of 16, with and without a constraint in turn, in one process. The size of stored
+supports is reported per 1,000 tokens, along with the time to recompute them instead.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def measure(quick: bool, progress: Progress) -> Result:
     rows: list[dict[str, Cell]] = []
 
     def compare(name: str, repetitions: int, sides: Mapping[str, Callable[[], object]], limit: float) -> None:
-        """Compare the second side's time with the first's."""
+        """Add the ratio of the second side's time to the first's as a figure."""
         one, other = sides.values()
         times = alternate(one, other, repetitions, progress, bar, name)
         ratios = [second / first for first, second in zip(*times, strict=True)]

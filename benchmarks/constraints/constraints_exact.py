@@ -2,8 +2,8 @@
 
 The language is small enough to enumerate and has sentences of different lengths; everything runs in float64. Every
 tuple of G sentences goes through the real credit and loss, weighted by its probability. The gradient, KL and entropy
-are compared with values that plain torch computes from the list of all sentences. As a control, the learner ignores the
-supports.
+are compared with values that plain torch computes from the list of all sentences. In the control runs, the learner
+ignores the supports.
 """
 
 from __future__ import annotations
@@ -181,7 +181,7 @@ def enumerated_entropy_and_kl(case: Case) -> tuple[float, float]:
     own = torch.stack([log_probability(case, policy, sentence) for sentence in case.sentences])
     other = torch.stack([log_probability(case, reference, sentence) for sentence in case.sentences])
     if not math.isclose(float(own.exp().sum()), 1.0, abs_tol=1e-9):
-        raise RuntimeError("the sentences' probabilities do not sum to 1: the list is incomplete")
+        raise RuntimeError("the probabilities of the listed sentences do not sum to 1; list all sentences")
     return float(-(own.exp() * own).sum()), float((own.exp() * (own - other)).sum())
 
 
@@ -222,8 +222,8 @@ def deviation(
 def expected_update(case: Case, name: str, k: int | None, size: int, *, forget: bool = False) -> Tensor:
     """Return the negative gradient of the loss, summed over all groups of this size and weighted by probability.
 
-    The loss is linear in the advantages. The expected advantage of each sentence is therefore computed first, with the
-    real credit for every group, and then one real loss per sentence.
+    The loss is linear in the advantages. Therefore the expected advantage of each sentence is computed first, with the
+    real credit for every group, followed by one real loss per sentence.
     """
     from steelyard.algorithms.advantages import estimator
     from steelyard.training.credit import Credit

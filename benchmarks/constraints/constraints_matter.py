@@ -39,7 +39,7 @@ class SamplerWithoutSupports:
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Run the benchmark; the quick version uses one seed, a quarter of the steps, and bars on log ratios only."""
+    """Run the benchmark; the quick version uses one seed and a quarter of the steps, and checks only the log ratios."""
     seeds, steps = (SEEDS[:1], STEPS // 4) if quick else (SEEDS, STEPS)
     bar = progress.add_task("packing", total=len(seeds) * len(SIDES) * steps)
     curves = {side: [run(side, seed, steps, progress, bar) for seed in seeds] for side in SIDES}
@@ -60,7 +60,7 @@ def measure(quick: bool, progress: Progress) -> Result:
 
 
 def table(curves: dict[str, list[list[dict[str, Cell]]]]) -> list[dict[str, Cell]]:
-    """Return the mean over seeds at each evaluation, and the largest log ratio of all."""
+    """Return the mean over seeds at each evaluation, and the largest log ratio overall."""
     rows: list[dict[str, Cell]] = []
     for side, runs in curves.items():
         for together in zip(*runs, strict=True):

@@ -2,7 +2,7 @@
 
 Float32 batches mix prompts and completions of different lengths. Automata, JSON schemas, regular expressions, Lark
 grammars and choices are used alone and with temperature and top-p, on a closed character vocabulary and on SmolLM2's
-49,152 tokens. As a control, the learner ignores the supports.
+49,152 tokens. In the control runs, the learner ignores the supports.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def _row(model: str, name: str, rule: CutRule, trainer: Any, details: list[dict[
             ),
         }
     )
-    return gap_N if rule.cuts else np.concatenate([gap_N, again_N])  # a recomputed cut may differ at the threshold
+    return gap_N if rule.cuts else np.concatenate([gap_N, again_N])  # top-p may differ at its threshold if recomputed
 
 
 def draw(trainer: Any, rule: CutRule, count: int, supports: Any) -> list[Sample]:

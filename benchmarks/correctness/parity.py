@@ -1,7 +1,7 @@
-"""The sampler and learner compute the same log-prob for every sampled token, for every cut and in ragged batches.
+"""The sampler and learner compute the same log-probs in ragged batches, with temperature, top-k, top-p and min-p.
 
 Everything is in float32. Samples of all tasks are drawn in one batch and scored again by the learner. Two controls show
-that the measurement detects errors: a temperature that is off by 5% and an ignored top-k cut.
+that the measurement detects errors: a temperature that is off by 5% and ignored top-k truncation.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def measure(quick: bool, progress: Progress) -> Result:
 
 
 def controls(trainer: Any) -> list[Figure]:
-    """Return the gaps of samples scored under a wrong rule."""
+    """Return the log-prob gaps of samples scored with a wrong temperature or without top-k."""
     samples = draw(trainer, CutRule(0.7, top_k=10), 8)
     hot = [_with(sample, rule=replace(sample.decisions.rule, temperature=0.735)) for sample in samples]
     uncut = [_with(sample, rule=CutRule(0.7), support_N=None, supports=None) for sample in samples]
@@ -87,7 +87,7 @@ def draw(trainer: Any, rule: CutRule, count: int) -> list[Sample]:
 
 
 def log_prob_gaps(trainer: Any, samples: Sequence[Sample]) -> np.ndarray:
-    """Return |learner's log-prob - behaviour log-prob| of every decision."""
+    """Return |learner's log-prob - behaviour log-prob| for every decision."""
     old = trainer.learner.score(samples).old
     pairs = zip(old, samples, strict=True)
     return np.concatenate([np.abs(logp_N - sample.decisions.logp_N) for logp_N, sample in pairs])
@@ -104,7 +104,7 @@ def _row(
 
 
 def gap_columns(rule: CutRule, samples: Sequence[Sample], gap_N: np.ndarray) -> dict[str, Cell]:
-    """Return the table columns for the log-prob gaps of samples drawn with one cut rule."""
+    """Return the table columns for the log-prob gaps of samples drawn with one truncation rule."""
     lengths = [len(sample.completion_ids) for sample in samples]
     return {
         "temperature": rule.temperature,

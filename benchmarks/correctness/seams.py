@@ -1,4 +1,4 @@
-"""Fixed bugs between components stay fixed: each figure is compared with a bar and with its value before the fix.
+"""Fixed bugs between components stay fixed: each figure meets its bar and is shown with its value before the fix.
 
 The checks are in ``seam_checks``, one module per topic. "Before" is the figure with the fix reverted.
 """

@@ -2,8 +2,8 @@
 
 In each turn the policy writes ``s`` to stop, ``a`` to toss a coin, or ``sb``. The replies are ``x`` or ``y`` (the coin)
 and ``z``, each with a reward. After three replies the game is cut off. The chat template shortens an earlier ``sb`` to
-``b``, so episodes that contain it fork. The enumeration below shares only the rules of the game with the code under
-test: it renders its own prompts and lists its own supports.
+``b``, so episodes that contain ``sb`` fork into several rows. The enumeration below shares only the rules of the game
+with the code under test: it renders its own prompts and lists its own supports.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ TEMPLATE = (
     "{% for m in messages %}{% if m.role == 'assistant' %}{{ m.content | replace('sb', 'b') | replace('<think>', '') }}"
     "{{ eos_token }}{% else %}{{ m.content }}{% endif %}{% endfor %}"
 )
-"""Like many templates it also drops the marker of reasoning, by which templates that rewrite are recognised."""
+"""Like many templates, it also drops the reasoning marker; Steelyard detects templates that rewrite history by this."""
 TASK = Task("game", ({"role": "user", "content": PROMPT},))
 UNIFORM = CutRule(1e6)
 """At this temperature, a few hundred draws contain every episode."""
 
 History = tuple[tuple[str, ...], tuple[str, ...]]
-"""What the policy wrote, and the replies."""
+"""The policy's texts and the environment's replies."""
 
 
 def stop_reward(replies: str) -> float:
@@ -56,7 +56,7 @@ def cut_off_reward(replies: str) -> float | None:
 
 
 class CoinGame(SessionEnvironment):
-    """The game as an environment; the coins derive from the seed of the sample."""
+    """The game as an environment; its coin tosses depend on the sample's seed."""
 
     isolate = False
     floor = FLOOR
@@ -95,7 +95,7 @@ class Episode:
     rewards: tuple[float, ...]
 
     def returns(self, gamma: float) -> list[float]:
-        """Return the discounted sums of the rewards from each turn on."""
+        """Return the discounted return from each turn onwards."""
         return [
             sum(gamma**later * reward for later, reward in enumerate(self.rewards[turn:]))
             for turn in range(len(self.rewards))
@@ -148,7 +148,7 @@ def _next_turn(model: Any, tokenizer: Any, history: History) -> dict[str, Tensor
 
 @dataclass(frozen=True)
 class Case:
-    """A trainer whose sampler plays the game, all episodes, and for each the sample and verdict that it records."""
+    """A trainer whose sampler plays the game, and all episodes, each with its recorded sample and verdict."""
 
     trainer: Any
     episodes: list[Episode]
@@ -161,7 +161,7 @@ class Case:
 
     @property
     def length(self) -> int:
-        """The divisor of ``constant`` aggregation."""
+        """The divisor used by ``constant`` aggregation."""
         return self.trainer.learner.rule.constant_length
 
     def log_probs(self) -> list[list[Tensor]]:
@@ -207,7 +207,7 @@ def history(sample: Sample) -> History:
 
 
 def _at_temperature(sample: Sample) -> Sample:
-    """Return a sample as drawn at the temperature of the policy; the log-probs of the draw are not used."""
+    """Return the sample as if drawn at the policy's temperature; its recorded log-probs are not used."""
     rows = [replace(row, decisions=replace(row.decisions, rule=CutRule(TEMPERATURE))) for row in sample.rows]
     return replace(rows[-1], earlier_rows=tuple(rows[:-1]))
 

@@ -1,8 +1,8 @@
-"""Several turns cost no more than one: nothing is prefilled twice, and replies are hidden behind sampling.
+"""Multi-turn episodes cost little more than single turns: no token is prefilled twice, and replies overlap sampling.
 
-(a) Episodes of 8 turns against single turns with as many sampled and context tokens: the same number of tokens goes
-through the model, and the times are compared. (b) Episodes whose replies take 200 ms each in worker processes, against
-the same episodes with immediate replies. The repetitions of both sides alternate.
+Part (a) compares the time of 8-turn episodes with that of single turns with the same number of sampled and context
+tokens; the model must process the same number of tokens in both. Part (b) compares episodes whose replies take 200 ms
+each in worker processes with the same episodes with immediate replies. Both parts alternate between the two sides.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from steelyard.types import Reply, Task
 
 WORDS = tuple(f"w{number}" for number in range(200))
 TURNS, WRITTEN, REPLIED, PROMPT = 8, 16, 16, 16
-"""(a) Turns, and words per turn, per reply and per prompt; a turn has an end token as well."""
+"""Number of turns in part (a), and words per turn, reply and prompt; each turn also has an end token."""
 DELAYED_TURNS, SHORTEST, LONGEST = 8, 4, 40
-"""(b) Turns, and the range of their lengths in words."""
+"""Number of turns in part (b), and the range of their lengths in words."""
 DELAY = 0.2
 COST_BAR, DELAY_BAR, CHAIN_BAR = 1.2, 1.25, 3.0
 
 
 @dataclass(frozen=True)
 class Size:
-    """How much is measured."""
+    """The sizes of the model and of both parts."""
 
     width: int
     episodes: int
     delayed: int
-    """Episodes of (b)."""
+    """Number of episodes in part (b)."""
     max_rows: int
     workers: int
     repetitions: int
@@ -69,7 +69,7 @@ class Exactly(Automaton[int]):
 
 
 class Pages(Environment):
-    """Replies with a page of words after ``seconds``; ``lengths`` are the words of each turn."""
+    """Replies with a page of words after ``seconds``; ``lengths`` holds the number of words in each turn."""
 
     def reply(self, task: Task, turns: Any) -> Any:
         time.sleep(task.spec["seconds"])
@@ -83,7 +83,7 @@ class Pages(Environment):
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Run the benchmark; the quick version has a smaller model, fewer episodes and two repetitions."""
+    """Run the benchmark; the quick version uses a smaller model, fewer episodes and two repetitions."""
     size = QUICK if quick else FULL
     bar = progress.add_task("8 turns", total=2 * size.repetitions)
     details: list[dict[str, Cell]] = []
@@ -118,7 +118,7 @@ def _chains(rows: Sequence[Mapping[str, Cell]]) -> list[float]:
 
 
 def _cost_tasks(size: Size) -> tuple[list[Task], list[Task]]:
-    """Return episodes, and single turns whose prompt holds all replies."""
+    """Return tasks for episodes, and tasks for single turns whose prompt is as long as all replies together."""
     sampled, context = TURNS * (WRITTEN + 1), PROMPT + (TURNS - 1) * REPLIED
     episodes = [_task(number, PROMPT, [WRITTEN] * TURNS, REPLIED) for number in range(size.episodes)]
     return episodes, [_task(number, context, [sampled - 1], 0) for number in range(size.episodes)]
@@ -150,7 +150,7 @@ def _row(part: str, measured: tuple[float, int], reference: tuple[float, int]) -
 
 
 def _played(trainer: Any, tasks: Sequence[Task], step: int = 0) -> tuple[float, int]:
-    """Play one episode per task; return the seconds and the tokens that went through the model."""
+    """Play one episode per task; return the seconds taken and the number of tokens processed by the model."""
     from steelyard.training.phases import requests_for, sample
 
     with _counted(trainer.policy) as tokens:
@@ -158,13 +158,13 @@ def _played(trainer: Any, tasks: Sequence[Task], step: int = 0) -> tuple[float, 
         episodes = sample(trainer.parts.sampler, requests_for(list(tasks), step, 1), trainer.parts.decoding)
         seconds = time.perf_counter() - started
     if any(one.finish != "stop" for one in episodes):
-        raise RuntimeError("some episodes reached a limit, so the two sides do not do the same work")
+        raise RuntimeError("some episodes reached a limit, so the two sides differ in work; raise max_new_tokens")
     return seconds, sum(tokens)
 
 
 @contextmanager
 def _counted(policy: Any) -> Iterator[list[int]]:
-    """Collect the number of tokens of every forward pass, padding included."""
+    """Collect the number of tokens in every forward pass, including padding."""
     tokens: list[int] = []
 
     def note(_: Any, __: Any, kwargs: dict[str, Any]) -> None:

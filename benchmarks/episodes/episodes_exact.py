@@ -1,10 +1,10 @@
-"""Over episodes, the expected update equals the policy gradient to 1e-6, for credit per episode and per turn.
+"""For multi-turn episodes, the expected update equals the policy gradient to 1e-6, with credit per episode or per turn.
 
 The environment replies at random, the policy decides when to stop, and some episodes fork into several rows. Every
 group goes through the real credit, the real weights and the real loss, weighted by its probability. The sum is compared
-with a gradient that plain torch computes from a list of all episodes. Controls use comparisons that are common and
-biased; a wrong scale alone does not count, because the learning rate absorbs it. The real sampler and pool play the
-same game, and the frequencies of episodes are compared with the list.
+with a gradient that plain torch computes from a list of all episodes. The controls use baselines that are common but
+biased; a wrong scale alone does not count as an error, because the learning rate absorbs it. The real sampler and pool
+play the same game, and the episode frequencies are compared with the listed probabilities.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from steelyard.types import Group, Sample
 
 GAMMA = 0.6
 CHUNK = 500
-"""Groups per call of the credit."""
+"""Number of groups per credit call."""
 
 Array = NDArray[np.float64]
 Returns = list[list[float]]
-"""The return from each turn on, of each episode of a group."""
+"""The return from each turn onwards, for each episode in a group."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def measure(quick: bool, progress: Progress) -> Result:
 
 
 def real(per: Any, gamma: float = 1.0, estimator: str = "rloo") -> Callable[[Sequence[Group]], list[Any]]:
-    """Return the credit of the library."""
+    """Return the credit function of the library itself."""
     from steelyard.algorithms.advantages import estimator as named
     from steelyard.training.credit import Credit
 
@@ -94,7 +94,7 @@ def real(per: Any, gamma: float = 1.0, estimator: str = "rloo") -> Callable[[Seq
 
 
 def spread(advantages_of: Callable[[Returns], Returns]) -> Callable[[Sequence[Group]], list[Any]]:
-    """Return a credit that computes advantages per turn from the returns-to-go of one group at a time."""
+    """Return a credit function that computes advantages per turn from the returns-to-go of one group at a time."""
     from steelyard.training.credit import CreditedSample
 
     def assign(groups: Sequence[Group]) -> list[Any]:
@@ -119,7 +119,7 @@ def returns_of(sample: Sample, verdict: Any) -> list[float]:
 
 
 def turns_of_rows(sample: Sample) -> list[NDArray[np.int64]]:
-    """Return the turn of each decision, row by row."""
+    """Return the turn number of each decision, row by row."""
     written = [turn for turn in sample.turns if turn.role == "assistant"]
     return [
         np.asarray(
@@ -134,7 +134,7 @@ def turns_of_rows(sample: Sample) -> list[NDArray[np.int64]]:
 
 
 def _others(returns: Returns, ended: Callable[[list[float]], float | None]) -> Returns:
-    """Subtract the mean over the others; ``ended`` gives the value of one that has ended, None leaves it out."""
+    """Subtract the mean over the other episodes; ``ended`` returns the value of a finished one, or None to skip it."""
     found: Returns = []
     for number, own in enumerate(returns):
         advantage: list[float] = []
@@ -147,13 +147,13 @@ def _others(returns: Returns, ended: Callable[[list[float]], float | None]) -> R
 
 
 def survivors_with_itself(returns: Returns) -> Returns:
-    """Subtract the mean over all episodes that reach the turn, including the sample itself."""
+    """Subtract the mean over all episodes that reach the turn, including the episode itself."""
     alive = [[r[turn] for r in returns if turn < len(r)] for turn in range(max(map(len, returns)))]
     return [[value - sum(alive[t]) / len(alive[t]) for t, value in enumerate(own)] for own in returns]
 
 
 def last_turn_only(groups: Sequence[Group]) -> list[Any]:
-    """Put the advantage of the episode on its last turn; earlier turns get 0."""
+    """Assign the episode's advantage to its last turn; earlier turns get 0."""
     credited = real("episode")(groups)
     samples = iter([sample for group in groups for sample in group.samples])
     found: list[Any] = []
@@ -166,7 +166,7 @@ def last_turn_only(groups: Sequence[Group]) -> list[Any]:
 
 
 def one_span_without_turn_rewards(groups: Sequence[Group]) -> list[Any]:
-    """Treat an episode as one span if it was rejected or its replies had no rewards: spans depend on the outcome."""
+    """Treat an episode as one span if it was rejected or its replies had no rewards, so spans depend on the outcome."""
     whole, turns = real("episode")(groups), real("turn")(groups)
     verdicts = [verdict for group in groups for verdict in group.verdicts]
     plain = [verdict.status == "rejected" or not verdict.turn_rewards for verdict in verdicts]
@@ -197,7 +197,7 @@ SCHEMES = (
 
 
 def gradient(case: Case, value: Tensor) -> Tensor:
-    """Return the flat gradient of a value."""
+    """Return the gradient of a value as one flat vector."""
     found = torch.autograd.grad(value, case.parameters, allow_unused=True, retain_graph=True)
     pairs = zip(found, case.parameters, strict=True)
     return torch.cat([(torch.zeros_like(p) if g is None else g).detach().flatten() for g, p in pairs])
@@ -225,7 +225,7 @@ def true_update(case: Case, gamma: float) -> Tensor:
 
 
 def discount_gaps(case: Case) -> tuple[float, float, float, float]:
-    """Return how far the update with a discount is from the gradients of two returns, as is and at the best scale."""
+    """Return how far the discounted update is from the gradients of two returns, unscaled and at the best scale."""
     update = true_update(case, GAMMA)
     returns = [gradient(case, expected_return(case, gamma)) for gamma in (1.0, GAMMA)]
     plain = [_relative(update, one) for one in returns]
@@ -249,7 +249,7 @@ def turn_scores(case: Case) -> list[Array]:
 
 
 def deviation(case: Case, scheme: Scheme, size: int) -> dict[str, Cell]:
-    """Return how far a scheme's expected update is from the true one, and the variance of one group's update."""
+    """Return how far a scheme's expected update is from the true gradient, and the variance of one group's update."""
     true = true_update(case, scheme.gamma)
     update, squared = expected_update(case, scheme, size)
     scale = float(update @ true / (update @ update))
@@ -265,8 +265,8 @@ def deviation(case: Case, scheme: Scheme, size: int) -> dict[str, Cell]:
 def expected_update(case: Case, scheme: Scheme, size: int) -> tuple[Tensor, float]:
     """Return the expected update over all groups of this size, and its expected squared norm.
 
-    The loss is linear in advantages and weights. Their expected product is therefore computed first, with the real
-    credit and weights of every group, and then one real loss of all rows.
+    The loss is linear in advantages and weights. Therefore their expected product is computed first, with the real
+    credit and weights of every group, followed by one real loss over all rows.
     """
     coefficients = [[np.zeros(len(row.decisions)) for row in sample.rows] for sample in case.samples]
     score_TP = np.concatenate(turn_scores(case))
@@ -288,7 +288,7 @@ def expected_update(case: Case, scheme: Scheme, size: int) -> tuple[Tensor, floa
 
 
 def gradient_of(case: Case, coefficients: Sequence[Sequence[Array]]) -> Tensor:
-    """Return the negative gradient of the real loss in which each decision has this coefficient."""
+    """Return the negative gradient of the real loss with the given coefficient for each decision."""
     from steelyard.training.learner_samples import LearnerSample
 
     rows = [row for sample in case.samples for row in sample.rows]
@@ -299,12 +299,12 @@ def gradient_of(case: Case, coefficients: Sequence[Sequence[Array]]) -> Tensor:
 
 
 def credited_groups(case: Case, scheme: Scheme, size: int) -> Iterator[tuple[tuple[int, ...], float, list[Any]]]:
-    """Yield every group up to order: its episodes, the probability of the group in any order, and its credited rows."""
+    """Yield every group, ignoring order: its episodes, its probability over all orders, and its credited rows."""
     from steelyard.training.learner_samples import LearnerSample
 
     probability = case.probabilities()
     if not math.isclose(probability.sum(), 1.0, abs_tol=1e-9):
-        raise RuntimeError(f"the episodes' probabilities add up to {probability.sum()}: the list is incomplete")
+        raise RuntimeError(f"the listed episodes have total probability {probability.sum()}, not 1; list all of them")
     everything = itertools.combinations_with_replacement(range(len(case.samples)), size)
     while chunk := list(itertools.islice(everything, CHUNK)):
         groups = [group_of(case, members) for members in chunk]
@@ -325,13 +325,13 @@ def group_of(case: Case, members: Sequence[int]) -> Group:
 
 
 class _Weights:
-    """The learner's weights. They depend on the numbers of samples and decisions only: computed once per shape."""
+    """The learner's weights, which depend only on the numbers of samples and decisions; computed once per shape."""
 
     def __init__(self, learner: Any) -> None:
         self.learner, self.known = learner, dict[tuple[Any, ...], list[Array]]()
 
     def products(self, items: Sequence[Any]) -> list[Array]:
-        """Return advantage times weight at each decision, row by row."""
+        """Return the advantage times the weight of each decision, row by row."""
         places = {number: place for place, number in enumerate(dict.fromkeys(item.number for item in items))}
         shape = tuple((item.number is None or places[item.number], len(item.advantage_N)) for item in items)
         if shape not in self.known:
@@ -342,7 +342,7 @@ class _Weights:
 
 
 def _first_decisions(sample: Sample) -> list[tuple[int, int]]:
-    """Return row and index of the first decision of each turn; the decisions of a turn share their advantage."""
+    """Return the row and index of the first decision of each turn; the decisions of a turn share their advantage."""
     found: dict[int, tuple[int, int]] = {}
     for row, turn_N in enumerate(turns_of_rows(sample)):
         for place, turn in enumerate(turn_N.tolist()):
@@ -351,7 +351,7 @@ def _first_decisions(sample: Sample) -> list[tuple[int, int]]:
 
 
 def update_gap(case: Case, size: int, groups: int = 10) -> float:
-    """Return the largest relative deviation of a group's assembled update from the one that the learner computes."""
+    """Return the largest relative deviation of a group's assembled update from the learner's own update."""
     rng, largest = np.random.default_rng(0), 0.0
     for _ in range(groups):
         members = rng.choice(len(case.samples), size, p=case.probabilities()).tolist()
@@ -366,7 +366,7 @@ def update_gap(case: Case, size: int, groups: int = 10) -> float:
 
 
 def learner_samples(case: Case, group: Group) -> list[Any]:
-    """Return what the training loop hands to its learner."""
+    """Return the learner samples that the training loop would pass to its learner."""
     from steelyard.training.learner import SampleLogps
 
     rows = [row for sample in group.samples for row in sample.rows]
@@ -374,7 +374,7 @@ def learner_samples(case: Case, group: Group) -> list[Any]:
 
 
 def learner_update(case: Case, group: Group) -> Tensor:
-    """Return the negative gradient of a real update, taken in place of the optimiser's step."""
+    """Return the negative gradient of a real update, captured in place of the optimiser's step."""
     learner, found = case.trainer.learner, list[Tensor]()
 
     def catch(*_: Any, **__: Any) -> None:
@@ -394,7 +394,7 @@ def learner_update(case: Case, group: Group) -> Tensor:
 def frequencies(case: Case, draws: int) -> dict[str, float]:
     """Compare sampled episodes with the list: a chi-squared test of their counts, and their log-probs.
 
-    Episodes that are expected fewer than five times are counted together.
+    Episodes with fewer than five expected occurrences are pooled.
     """
     (group,) = play(case.trainer, draws, step=10_000)
     listed = {(one.texts, one.replies): place for place, one in enumerate(case.episodes)}

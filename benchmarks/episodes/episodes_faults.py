@@ -1,8 +1,8 @@
-"""Misbehaving replies, killed workers and killed runs lose no episode, duplicate none and change no bit.
+"""No episode is lost, duplicated or changed when replies misbehave or when workers and runs are killed.
 
-10,000 episodes of a tiny policy with sessions in worker processes: one reply in twenty misbehaves (the kinds of the
-benchmark ``faults``) while workers are killed at random. Then a run with sessions is killed with SIGKILL 100 times,
-also between two turns of an episode, and compared with an undisturbed one.
+A tiny policy plays 10,000 episodes with sessions in worker processes. One reply in twenty misbehaves, in one of the
+ways that the ``faults`` benchmark tests, while workers are killed at random. Then a run with sessions is killed with
+SIGKILL 100 times, sometimes between two turns of an episode, and compared with an undisturbed run.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from steelyard.verification import Cause, ProcessPool, WorkerLimits
 
 EPISODES, QUICK_EPISODES = 10_000, 300
 OPEN = 1000
-"""Episodes that are open at the same time."""
+"""Number of episodes open at the same time."""
 WORKERS = 4
-"""More than cores: a worker whose reply hangs waits for its time limit."""
+"""More workers than cores, because a hanging reply blocks its worker until the time limit."""
 KILL_SECONDS = 2.0
-"""Mean time between kills of a worker."""
+"""Mean number of seconds between kills of a worker."""
 BLAMED = 0.001
-"""Accepted share of well-behaved episodes that are not scored because kills hit the same reply twice."""
+"""Largest accepted fraction of well-behaved episodes that are not scored because kills hit the same reply twice."""
 KILLS, QUICK_KILLS = 100, 3
 STEPS, QUICK_STEPS = 250, 16
 TURNS = 4
@@ -68,7 +68,7 @@ def faults(
     share: float = SHARE,
     kinds: Sequence[str] = MISBEHAVING,
 ) -> list[Figure]:
-    """Play episodes while workers are killed, and check the outcome and the replies of every one."""
+    """Play episodes while workers are killed, and check the outcome and the replies of each episode."""
     task = progress.add_task("misbehaving replies", total=count)
     with tempfile.TemporaryDirectory() as scratch:
         log = Path(scratch) / "opened"
@@ -113,7 +113,7 @@ def _number(outcomes: Counter[tuple[Expected, Expected, bool]], fits: Any) -> in
 
 
 def typed(outcome: Expected) -> bool:
-    """Return whether the outcome is final and, if it is a failure of the environment, has a known cause."""
+    """Return whether the outcome is final and, if it is an environment failure, has a known cause."""
     causes = {"", *(cause.value for cause in Cause if cause != Cause.NOT_REPRODUCIBLE)}
     return outcome.status in ("scored", "rejected", "unscored") and outcome.cause in causes
 
@@ -121,7 +121,8 @@ def typed(outcome: Expected) -> bool:
 def wrong(wanted: Expected, got: Expected) -> bool:
     """Return whether the outcome is neither the expected one nor due to a kill.
 
-    A kill makes the failures of an episode differ, so that it is unscored; two kills of the same reply reject it.
+    An episode that fails differently on each attempt because of a kill is unscored; two kills of the same reply reject
+    it.
     """
     return got != wanted and got.status != "unscored" and got.detail != signal.SIGKILL.name
 
@@ -155,7 +156,7 @@ def pool_item(sample: Sample) -> Any:
 
 @contextmanager
 def killed_workers() -> Iterator[Counter[int]]:
-    """Kill a random worker of this process's pool every now and then; yield the victims."""
+    """Kill random workers in this process's pool at random intervals; yield the number of kills per process id."""
     victims: Counter[int] = Counter()
     done, chance = threading.Event(), random.Random(0)
 
@@ -237,7 +238,7 @@ def tables(_mode: str, scratch: Path, name: str, steps: int) -> dict[str, Any]:
 
 
 class Temperature(SessionEnvironment):
-    """Says whether more words of the hidden colour were written than before; the seed hides the colour."""
+    """Replies whether a text has more words of the hidden colour than before; the seed determines the colour."""
 
     def open(self, task: Task, seed: int) -> Session:
         return TemperatureSession(task.spec["turns_file"], WORDS[seed % len(WORDS)])

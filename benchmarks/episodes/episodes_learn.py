@@ -1,4 +1,4 @@
-"""A policy learns to bisect ranges that it has never seen: it needs at most 1.05 times the questions of bisection."""
+"""A policy learns to bisect ranges it has never seen, with at most 1.05 times as many questions as bisection needs."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ from benchmarks.framework.result import Result
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Train ``guess``; the quick version only shows that it trains."""
+    """Train the ``guess`` recipe; the quick version only shows that training works."""
     figures, runs = study(quick, progress)
     return Result("episodes-learn", tuple(figures), [run.row() for run in runs], ". ".join(run.summary for run in runs))

@@ -1,11 +1,11 @@
-"""SmolLM2 with LoRA learns to call a calculator: held-out success 40 points above the base model with the same tool.
+"""SmolLM2 with LoRA learns to use a calculator: held-out success is 40 points above the base model with the same tool.
 
-Each seed trains the recipe ``calculator`` twice: with the tool, and without it (the same model, tasks, settings and
+Each seed trains the ``calculator`` recipe twice: with the tool, and without it (the same model, tasks, settings and
 number of steps; answers are whole numbers in both). Success is measured on held-out expressions before and after, with
 the same random numbers. The base model has the same prompt, tool and constraint as the trained one.
 
-What the figures do not show: that the model computes better by itself (it does not, as the run without the tool shows),
-that it would choose the right one of several tools, or that it calls tools without an example in its prompt.
+The figures do not show that the model computes better by itself (it does not, as the run without the tool shows), that
+it would choose the right one of several tools, or that it calls tools without an example in its prompt.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ TOOLS: dict[str, dict[str, Any]] = {
     "calculator": {},
     "none": {"episode.tools": [], "constraint.kind": "regex", "domain.options.example": "answer"},
 }
-"""Changes to the recipe, by tool."""
+"""Changes to the recipe for each choice of tool."""
 SMALL = {"run.steps": 2, "domain.options.tasks": 80, "sampling.tasks_per_step": 2, "sampling.group_size": 4}
 
 
@@ -81,7 +81,7 @@ def _figures(outcomes: dict[Job, TrainingOutcome]) -> tuple[Figure, ...]:
 
 
 def gain(outcome: TrainingOutcome) -> float:
-    """Return the gain in held-out success in points."""
+    """Return the gain in held-out success, in percentage points."""
     return 100 * (outcome.after.success.mean - outcome.before.success.mean)
 
 

@@ -1,8 +1,9 @@
-"""In episodes of several turns, the sampler and the learner compute the same log-prob for every sampled token.
+"""In multi-turn episodes, the sampler and the learner compute the same log-prob for every sampled token.
 
 Episodes have 1 to 8 turns, with and without a constraint that changes every turn, and with a chat template that drops
-earlier reasoning, so that episodes fork. Everything is in float32. Control: the share of SmolLM2's episodes whose
-tokens change if their text is tokenised again, as a system does that keeps messages instead of tokens.
+earlier reasoning, so that episodes fork. Everything is in float32. As a control, the benchmark reports the fraction of
+SmolLM2's episodes whose tokens change if their text is tokenised again, as in systems that keep messages instead of
+tokens.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ REASONING = "<think>[a-z]{2,6}</think>[a-z]{1,6}"
 REPLIES = ("Why?", "Are you sure of that?", "Go on.", "The other one, please: explain it once more.")
 PROMPTS = ("a", "Now write.", "The quick brown fox jumps.")
 ENDS = (".", ",", "!", "?", ";", ":", "Ċ", "Ġthe", "Ġa", "Ġof", "Ġto", "Ġand", "Ġis", "e", "o", "t")
-"""Further tokens that end a turn without a constraint; otherwise most turns would reach the token limit."""
+"""Additional tokens that end an unconstrained turn; otherwise most turns would reach the token limit."""
 FORGETFUL = (
     "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' }}"
     "{% if message['role'] == 'assistant' %}{{ message['content'].split('</think>')[-1] }}"
@@ -41,7 +42,7 @@ FORGETFUL = (
 
 
 class Talk(Environment):
-    """Replies until the task's number of turns is reached; each reply brings the pattern of the next turn."""
+    """Replies until the task's number of turns is reached; each reply sets the pattern for the next turn."""
 
     isolate = False
 
@@ -62,7 +63,7 @@ def _pattern(spec: Any, turn: int) -> str:
 
 @dataclass(frozen=True)
 class Study:
-    """One kind of episode; ``per_task`` samples for each of 24 tasks, three for every number of turns."""
+    """One kind of episode, with ``per_task`` samples for each of 24 tasks, three tasks for each number of turns."""
 
     model: str
     sampling: str
@@ -84,7 +85,7 @@ FULL = (
     *(Study("SmolLM2", sampling, 14) for sampling in SAMPLING),
     *(Study("SmolLM2", sampling, 2, "vllm") for sampling in SAMPLING),
 )
-"""1,008 episodes each from scratch and with SmolLM2, and 144 through vLLM."""
+"""1,008 episodes each with a from-scratch model and with SmolLM2, and 144 through vLLM."""
 QUICK = tuple(Study("scratch", sampling, 3) for sampling in SAMPLING[:2])
 
 
@@ -154,7 +155,7 @@ def _row(study: Study, episodes: Sequence[Sample], gap_N: np.ndarray, changed: S
 
 
 def _changes(tokenizer: Any, episode: Sample) -> bool:
-    """Return whether the text of any row has other tokens when it is tokenised as a whole."""
+    """Return whether any row's text gives different tokens when it is tokenised as a whole."""
     return any(
         tokenizer.encode(tokenizer.decode(row.token_ids), add_special_tokens=False) != row.token_ids.tolist()
         for row in episode.rows
@@ -191,7 +192,7 @@ def _trainer(study: Study) -> Any:
 
 
 def _adapt(trainer: Any, study: Study) -> None:
-    """Change what no configuration can: random weights, tokens that end a turn, and the chat template."""
+    """Change what the configuration cannot set: random weights, tokens that end a turn, and the chat template."""
     from steelyard.policies.tokens.conversation import Conversations
 
     policy, episodes = trainer.policy, trainer.parts.sampler

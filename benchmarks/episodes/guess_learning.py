@@ -1,8 +1,8 @@
-"""Train the ``guess`` recipe, and play every number of every range that training never shows.
+"""Train the ``guess`` recipe, then play every number in every range that never occurs in training.
 
-The policy plays at the recipe's evaluation temperature, four games for each number. A question may name any number of
-the range. The random player of the comparison draws from the same numbers in every turn; its mean is computed, not
-sampled.
+The policy plays at the recipe's evaluation temperature, four games for each number. A question may name any number in
+the range. For comparison, a random player draws from the same numbers in every turn; its mean number of questions is
+computed exactly, not sampled.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from steelyard.types import Task
 SEEDS = (0, 1, 2)
 MINUTES = 30.0
 GAMES = 4
-"""Games for each number of each held-out range."""
+"""Number of games for each number in each held-out range."""
 TARGET = 1.05
-"""Largest mean number of questions, relative to bisection."""
+"""Largest allowed mean number of questions, relative to bisection."""
 QUICK: Mapping[str, Any] = {
     "domain.options.numbers": 10,
     "domain.options.min_count": 4,
@@ -42,10 +42,10 @@ QUICK_TARGET = 2.0
 
 @dataclass(frozen=True)
 class Games:
-    """All games of an evaluation."""
+    """Statistics of all games in an evaluation."""
 
     questions: float
-    """Mean over games; a number that was not found counts as the limit plus the optimum."""
+    """Mean number of questions per game; a failed game counts as the limit plus the optimum."""
     optimum: float
     found: float
 
@@ -61,7 +61,7 @@ class GuessRun:
     seed: int
     games: int
     random: float
-    """Mean questions of a random legal player."""
+    """Mean number of questions asked by a random legal player."""
     before: Games
     after: Games
     minutes: float

@@ -1,9 +1,10 @@
-"""Compare three builds with findings between them to independent builds, at equal tokens.
+"""Compare three successive builds, with feedback in between, with independent builds at equal token counts.
 
-Both policies start from the same warm start and are trained on as many tokens: one with three builds per task, the
-other with one. The briefs are held-out ones on which the common start succeeds in 40–70% of single builds; so the
-choice favours neither. Each brief gets the same number of tokens. One policy spends them on an episode of at most three
-builds with findings, the other on independent builds, of which the verifier chooses the best.
+Both policies start from the same warm start and are trained on the same number of tokens: one with three builds per
+task, the other with one. They are compared on held-out briefs on which the warm start succeeds in 40–70% of single
+builds, so the selection favours neither policy. Each brief gets the same number of tokens. One policy spends its tokens
+on an episode of at most three builds with feedback, the other on independent builds, of which the verifier chooses the
+best.
 """
 
 from __future__ import annotations
@@ -26,16 +27,16 @@ from steelyard.types import CutRule, Group, Sample, Task, Verdict
 
 SEEDS = (0, 1, 2)
 MINUTES = 25.0
-"""Training time of the policy with three builds; the other one gets as many tokens."""
+"""Training minutes of the policy with three builds; the other policy gets the same number of tokens."""
 SUCCESS = (0.4, 0.7)
-"""Success of the start in single builds, on the chosen briefs."""
+"""Range of the warm start's success rate in single builds within which a brief is chosen."""
 BUILDS = 3
 TRIALS = 8
-"""Single builds per brief for the choice of briefs."""
+"""Number of single builds per brief when choosing the briefs."""
 REPEATS = 4
-"""Comparisons per brief."""
+"""Number of comparisons per brief."""
 ATTEMPTS = 2 * BUILDS
-"""Independent builds per comparison, enough to use up the tokens."""
+"""Number of independent builds per comparison, enough to use up the tokens."""
 SINGLE: Mapping[str, Any] = {"domain.options.builds": 1, "episode.max_turns": 1}
 QUICK: Mapping[str, Any] = {
     "model.scratch.layers": 2,
@@ -51,17 +52,17 @@ QUICK: Mapping[str, Any] = {
 
 @dataclass(frozen=True)
 class RepairRun:
-    """One seed: per chosen brief, the share of comparisons that each side solved within the same tokens."""
+    """One seed: per chosen brief, the fraction of comparisons that each side solved with the same tokens."""
 
     seed: int
     single: float
-    """Success of the start in single builds on the chosen briefs."""
+    """Success rate of the warm start's single builds on the chosen briefs."""
     repair: list[float]
     independent: list[float]
     first: float
-    """Success of the first build of the policy with three builds."""
+    """Success rate of the first build by the policy with three builds."""
     alone: float
-    """Success of a single build of the other policy."""
+    """Success rate of single builds by the other policy."""
     budget: int
     minutes: float
     warm_minutes: float
@@ -100,7 +101,7 @@ def study(quick: bool, progress: Progress) -> tuple[list[Figure], list[RepairRun
 
 
 def figures(runs: Sequence[RepairRun]) -> list[Figure]:
-    """Return the gap between the 95% intervals over the briefs of all seeds; positive if repair is better."""
+    """Return the lead of repair, and the gap between the 95% intervals over the briefs of all seeds."""
     repair = bootstrap_interval([value for run in runs for value in run.repair])
     independent = bootstrap_interval([value for run in runs for value in run.independent])
     lead = repair.mean - independent.mean
@@ -142,7 +143,7 @@ def learn(
 
 
 def chosen(config: Any, wanted: tuple[float, float]) -> tuple[list[Task], float]:
-    """Return the held-out briefs on which the start's success lies in the wanted range, and its mean on them."""
+    """Return the held-out briefs whose warm-start success rate is in the wanted range, and the mean of these rates."""
     from steelyard.compose import build_trainer, tasks_of_split
 
     trainer = build_trainer(config)
@@ -158,7 +159,7 @@ def chosen(config: Any, wanted: tuple[float, float]) -> tuple[list[Task], float]
 def _trained(
     config: Any, minutes: float, tokens: float | None, tasks: list[Task], samples: int, report_progress: ReportProgress
 ) -> tuple[float, float, list[Group]]:
-    """Train for some minutes or tokens; return the tokens, the seconds and samples for the tasks."""
+    """Train for the given minutes or tokens; return the tokens used, the seconds taken, and samples for the tasks."""
     from steelyard.compose import build_trainer
 
     trainer = build_trainer(config)
@@ -187,7 +188,7 @@ def sampled(config: Any, trainer: Any, tasks: list[Task], samples: int) -> list[
 def compare(
     seed: int, rate: float, episodes: Sequence[Group], builds: Sequence[Group], minutes: float, warm_minutes: float
 ) -> RepairRun:
-    """Count what each side solves within the tokens of three independent builds."""
+    """Count the briefs that each side solves within the tokens of three independent builds."""
     independent = [[attempt(*pair) for pair in _pairs(group)] for group in builds]
     repaired = [[attempts(*pair) for pair in _pairs(group)] for group in episodes]
     budget = round(BUILDS * fmean(one.tokens for found in independent for one in found))
@@ -209,12 +210,12 @@ def _in_trials(found: Sequence[Attempt]) -> list[Sequence[Attempt]]:
 
 
 def attempt(sample: Sample, verdict: Verdict) -> Attempt:
-    """Return a single build with its sampled tokens."""
+    """Return a single build with its number of sampled tokens."""
     return Attempt(len(sample.completion_ids), verdict.success)
 
 
 def attempts(sample: Sample, verdict: Verdict) -> list[Attempt]:
-    """Return the builds of an episode; only the last one can have succeeded. Findings are not sampled."""
+    """Return the builds of an episode; only the last one can succeed. Feedback tokens are not counted."""
     tokens = [turn.end - turn.start for turn in sample.turns if turn.role == "assistant"]
     return [Attempt(count, verdict.success and place == len(tokens)) for place, count in enumerate(tokens, 1)]
 

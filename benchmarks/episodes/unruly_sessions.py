@@ -1,6 +1,6 @@
-"""Sessions whose replies depend on everything that was written before, and of which one reply in twenty misbehaves.
+"""Sessions whose replies depend on all earlier texts; one reply in twenty misbehaves.
 
-What a session does is a function of its seed and of the policy's texts, so the expected end of every episode is known.
+A session's behaviour is a function of its seed and the policy's texts, so the expected end of every episode is known.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from steelyard.types import FinishReason, Sample, Task
 
 WORDS = ("red", "green", "blue", "grey")
 SHARE = 0.05
-"""Share of misbehaving replies."""
+"""Fraction of replies that misbehave."""
 MAX_TURNS = 4
 CUT_OFF = 0.25
 EXPECTED_ENDS = EXPECTED | {"string": Expected("unscored", "bad return")}
-"""In an episode a string is a reply; the model does not know the words of this one."""
+"""In an episode, a returned string is a reply; the one used here contains words outside the model's vocabulary."""
 
 
 class Step(NamedTuple):
-    """What a session does in one turn."""
+    """A session's behaviour in one turn."""
 
     act: str
     last: bool
@@ -39,7 +39,7 @@ def word(texts: Sequence[str]) -> str:
 
 
 class UnrulySessions(SessionEnvironment):
-    """Counts opened sessions by the bytes of the file ``log``; a ``share`` of replies misbehaves."""
+    """Appends a byte to the file ``log`` for each opened session; a fraction ``share`` of replies misbehaves."""
 
     def __init__(self, log: Path, share: float = SHARE, kinds: Sequence[str] = MISBEHAVING) -> None:
         self.log, self.share, self.kinds = str(log), share, tuple(kinds)
@@ -51,7 +51,7 @@ class UnrulySessions(SessionEnvironment):
         return UnrulySession(self, seed)
 
     def plan(self, seed: int, turn: int) -> Step:
-        """Return what the session with this seed does in a turn, counted from 0."""
+        """Return how the session with this seed behaves in a turn; turns are counted from 0."""
         turns = 1 + random.Random(seed).randrange(MAX_TURNS)
         chance = random.Random(f"{seed} {turn}")
         return Step(chance.choice(self.kinds) if chance.random() < self.share else FINE, turn + 1 == turns)

@@ -16,7 +16,7 @@ from typing import Any
 from benchmarks.framework.process import ROOT
 
 PATIENCE = 900.0
-"""Time limit of one command in seconds."""
+"""Time limit for one command, in seconds."""
 
 
 class UnexpectedError(Exception):
@@ -170,7 +170,7 @@ def failing_verifier(workspace: Workspace) -> None:
     workspace.write("broken.py", BROKEN)
     require(workspace.type("python broken.py", code=1), "KeyError: 'no such column'", "8 of the last 8")
     if workspace.metrics("broken"):
-        raise UnexpectedError("a step was completed with a verifier that always fails")
+        raise UnexpectedError("a step was completed although the verifier always fails")
 
 
 def missing_tasks(workspace: Workspace) -> None:

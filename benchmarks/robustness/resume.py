@@ -29,9 +29,9 @@ STEPS = 80
 SAVE_EVERY = 2
 PATIENCE = 120.0
 MOMENTS = ("start", "step", "write")
-"""When a run is killed, in turn."""
+"""Moments at which a run is killed, used in turn."""
 TURNS_FILE = "turns"
-"""File next to the run folders in which an environment may note that an episode is under way."""
+"""File next to the run folders that an environment may write to during an episode."""
 LORA: dict[str, Any] = {"lora": {"rank": 4, "alpha": 8}}
 MODES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "full, static copy": ({}, {}),
@@ -53,7 +53,7 @@ class Outcome:
     in_writes: int
     differences: tuple[str, ...]
     in_turns: int = 0
-    """Kills between two turns of an episode."""
+    """Number of kills between two turns of an episode."""
 
 
 def measure(quick: bool, progress: Progress) -> Result:
@@ -173,7 +173,7 @@ def mode_tables(mode: str, scratch: Path, name: str, steps: int) -> dict[str, An
 
 
 def _wait(process: Any, folder: Path, wanted: str, chance: random.Random) -> bool:
-    """Wait for the moment to kill; return False if the process ended before it."""
+    """Wait for the moment to kill the process; return False if it exits before that."""
     rows, turns, deadline = _rows(folder), _turns(folder), time.monotonic() + PATIENCE
     if wanted == "start":
         time.sleep(chance.uniform(0.0, 1.5))
@@ -198,7 +198,7 @@ def _rows(folder: Path) -> int:
 
 
 def _turns(folder: Path) -> bytes:
-    """Return what an environment wrote in a later turn of an episode; every turn writes something else."""
+    """Return the bytes that the environment last wrote, or none; they change in every turn after the first."""
     path = folder.parent / TURNS_FILE
     return path.read_bytes() if path.exists() else b""
 

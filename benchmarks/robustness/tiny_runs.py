@@ -29,7 +29,7 @@ model.device = "cpu"
 model.threads = 1
 model.scratch = {vocabulary = ["a", "b"], width = 16, layers = 1, heads = 2, kv_heads = 1, max_length = 32}
 """
-"""A step takes milliseconds; `TRAIN` starts the run."""
+"""Configuration of a run whose steps take milliseconds; `TRAIN` starts it."""
 SCORE = "def score(task, text):\n    return float(text.count('a'))\n"
 TRAIN = ("train", "tiny.toml")
 RUN = Path("runs/tiny")
@@ -79,7 +79,7 @@ class Command:
                 raise RuntimeError(f"the command exited early with {self.process.exitcode}: {self.error[-500:]!r}")
             if time.monotonic() > deadline:
                 self.process.kill()
-                raise TimeoutError(f"the condition did not hold within {SECONDS:g} s")
+                raise TimeoutError(f"the command did not reach the expected state within {SECONDS:g} s")
             time.sleep(0.02)
 
 

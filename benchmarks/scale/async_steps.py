@@ -1,4 +1,4 @@
-"""Asynchronous steps take little longer than their longest phase, and slightly stale samples work as well as new ones.
+"""Asynchronous steps take little longer than their longest phase, and slightly stale samples are as good as fresh ones.
 
 Step time is measured with the real loop, thread and process pool, but with *engines that wait*: sampling, verifying and
 updating are stretched to equal length by sleeping, because two cores cannot compute three phases at the same time.
@@ -148,7 +148,7 @@ def learn(job: tuple[int, int], report_progress: ReportProgress) -> Rewards:
 
 
 def overlaps(rewards: dict[int, list[float]]) -> list[Figure]:
-    """Return how far each staleness's 95% interval over seeds overlaps that of the synchronous runs."""
+    """Return how far the 95% interval over seeds at each staleness overlaps that of the synchronous runs."""
     return [
         Figure(f"overlap of reward intervals, staleness {staleness} and 0", -distance(values, rewards[0]), ">=", 0.0)
         for staleness, values in rewards.items()

@@ -1,4 +1,4 @@
-"""Two learner ranks match one process on the same microbatches, resume bit for bit, and load on one rank.
+"""Two learner ranks match one process on the same microbatches and resume bit for bit; one rank can load their state.
 
 The cases are FSDP2 and DDP on gloo, full weights and LoRA, AdamW and 8-bit AdamW. Each takes five steps at a learning
 rate of 1e-3 with exact KL, an entropy bonus, clipped gradients and sometimes an odd number of microbatches. The figure
@@ -54,14 +54,14 @@ QUICK = [Case("fsdp", False, "8-bit AdamW"), Case("fsdp", True, "AdamW"), Case("
 
 @dataclass(frozen=True)
 class Outcome:
-    """Differences in weights between one process and two ranks, also when resumed, loaded on one rank, or exported."""
+    """Weight differences between one process and two ranks after training, resuming, loading on one rank and export."""
 
     distance: float
     """The larger of two distances, relative to the change in one process: between two ranks and one process after five
     steps, and between two ranks and one rank that continued from their checkpoint."""
     metrics: float
     resumed: int
-    """Number of tensors that are not bitwise equal; the next two fields are defined in the same way."""
+    """Number of tensors that differ bitwise after resuming; the next two fields are similar counts."""
     on_one: int
     exported: int
     idle: int
@@ -164,7 +164,7 @@ def _continued(group: ProcessGroup, checkpoint: Any, batches: Batches) -> tuple[
 
 
 def idle_turns(batch: Sequence[Any], rule: Any) -> int:
-    """Count how often one of two ranks idles in a step: once for every odd number of microbatches."""
+    """Count how often one of two ranks is idle: once for every step with an odd number of microbatches."""
     from steelyard.training.learner_samples import by_length, minibatches
 
     parts = minibatches(batch, rule.minibatches, rule.epochs, (rule.seed, 0))

@@ -51,7 +51,7 @@ PREDICTED = (
     Case("verified during sampling", layers=4, width=128, rows=64, wave=16, tokens=48, check=0.02, workers=4),
     Case("slow verifier", layers=4, width=128, rows=64, wave=16, tokens=48, check=0.2, workers=4),
 )
-"""The verifiers of the last two wait; these cases are timed by wall clock, and only on more than one core."""
+"""The verifiers in the last two cases wait, so these cases are timed by wall clock and need more than one core."""
 MEMORY = (
     Case("from scratch, all weights", layers=4, width=512, rows=16, tokens=64, kl=0.05, steps=1),
     Case("from scratch, LoRA 16", layers=8, width=512, rows=16, tokens=64, rank=16, kl=0.05, steps=1),
@@ -66,7 +66,7 @@ Timed = tuple[Work, float]
 
 
 def measure(quick: bool, progress: Progress) -> Result:
-    """Run the benchmark; the quick version predicts only memory, for models from scratch: times need more cases."""
+    """Run the benchmark; the quick version predicts only the memory of from-scratch models."""
     task = progress.add_task("plan", total=2 if quick else 1 + len(MEMORY))
     if quick:
         rows = [memory_row(case, *_run([case], progress, task)) for case in MEMORY[:2]]
@@ -96,7 +96,7 @@ def _run(cases: Sequence[Case], progress: Progress, task: Any) -> list[dict[str,
 
 
 def _largest(name: str, rows: Sequence[Mapping[str, Cell]], unit: str, bar: float) -> Figure:
-    """Return the largest relative error among the rows of one unit."""
+    """Return the largest relative error among the rows with the given unit."""
     errors = [abs(float(row["error"])) for row in rows if row["unit"] == unit]
     label = f"{name}: largest relative error of {len(errors)} predictions"
     return Figure(label, max(errors), "<=", bar, spread=max(errors) - min(errors))
@@ -138,14 +138,14 @@ def run_of(case: Case, prompt: int) -> PlannedRun:
 
 
 def sampler_work(case: Case, run: PlannedRun) -> Work:
-    """Return the work of all the local sampler's passes, wave by wave."""
+    """Return the total work of the local sampler's forward passes, wave by wave."""
     wave = case.wave or case.rows
     one = decode(run.shape, run.training, wave, run.prompt + case.tokens / 2).times(case.tokens)
     return (one + prefill(run.shape, run.training, 1, run.prompt)).times(math.ceil(case.rows / wave))
 
 
 def passes(run: PlannedRun, found: Measured) -> tuple[int, int]:
-    """Return the passes of scoring, which processes twice as many tokens per pass, and of the update."""
+    """Return the number of passes for scoring, which processes twice as many tokens per pass, and for the update."""
 
     def needed(tokens: int) -> int:
         return math.ceil(run.samples / max(tokens // run.sequence, 1))

@@ -177,7 +177,7 @@ class RunningCase:
 
 
 def run(cases: Sequence[Case]) -> list[dict[str, float]]:
-    """Run the cases round-robin, one step each, so that a slowdown of the machine affects all of them equally."""
+    """Run the cases round-robin, one step each, so that if the machine slows down, all cases are affected equally."""
     import peft  # noqa: F401
     import transformers.models.llama.modeling_llama  # noqa: F401
 

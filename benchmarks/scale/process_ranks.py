@@ -1,4 +1,4 @@
-"""A learner group whose ranks are local processes connected by pipes: the same as on Ray, but without Ray."""
+"""A learner group whose ranks are local processes connected by pipes; it works as on Ray, but without Ray."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class ProcessGroup(RankGroup):
         answers: list[Any] = []
         for pipe in pipes:
             if not pipe.poll(PATIENCE):
-                raise TimeoutError(f"a rank did not answer within {PATIENCE:.0f} s")
+                raise TimeoutError(f"a learner rank did not answer within {PATIENCE:.0f} s")
             ok, answer = pipe.recv()
             if not ok:
                 raise answer

@@ -1,9 +1,9 @@
-"""A simulated cluster with 1,024 GPUs and 100,000 verifier cores takes hardly longer per step than one with 16 GPUs.
+"""A simulated cluster with 1,024 GPUs and 100,000 verifier cores takes barely longer per step than one with 16 GPUs.
 
 The model has 14B parameters, with 96 samples and 100 cores per GPU, so that the step time would be constant if nothing
 were shared. Accelerators run at their data-sheet rates. The controller's cost per sample is measured here, and the cost
-of the Ray pool comes from the stored result of ``pool-throughput``. Each of the other designs lacks one feature
-designed for scaling.
+of the Ray pool comes from the stored result of ``pool-throughput``. Each of the other simulated designs lacks one
+feature that scaling needs.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from steelyard.types import Decisions, Sample, SampleKey, Task
 BAR = 1.25
 SIZES, QUICK_SIZES = (16, 64, 256, 512, 1024), (16, 32, 64)
 SAMPLES, CORES = 96, 100
-"""Samples and cores per GPU."""
+"""Number of samples and verifier cores per GPU."""
 GROUP, PROMPT = 64, 512
 TOKENS = Spread(800, 1200, 1200)
 CHECK = Spread(9.0, 60.0, 60.0)
-"""A game takes nine seconds; one in a hundred reaches the time limit."""
+"""Verification plays a game, which takes nine seconds; one game in a hundred reaches the time limit."""
 LORA = TrainingSetup(2, 64, state=2, checkpointing=True)
 FULL = TrainingSetup(2, checkpointing=True)
 STEPS = 7

@@ -1,4 +1,4 @@
-"""vLLM and the learner compute the same log-prob for every sampled token, even after updates: new weights do arrive.
+"""vLLM and the learner compute the same log-prob for every sampled token, including after weight updates.
 
 SmolLM2-135M in float32 samples freely, with top-p 0.95, under a JSON schema and under an automaton, with full
 fine-tuning and with LoRA. After every update, the new samples are scored with the new weights and, as a control, with

@@ -2,8 +2,8 @@
 
 SmolLM2-135M in float32 samples groups of 16 in one process on one engine. Steelyard's sampler and ``LLM.generate`` take
 turns with the same prompts, seeds and parameters, with the prefix cache emptied before each. With top-p, the bare side
-uses vLLM's own cut, which does not report the kept tokens. Under a JSON schema there is no bare side with the same
-grammar, so the figure is the fraction of time not spent on our masks.
+uses vLLM's own truncation, which does not report the kept tokens. Under a JSON schema there is no bare side with the
+same grammar, so the figure is the fraction of time not spent on our masks.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class _Side:
         self.tasks = [Task(str(number), prompt) for number, prompt in enumerate(prompts)]
 
     def pair(self, rule: CutRule, number: int) -> tuple[float, float]:
-        """Return tokens per second, ours and bare, on the same requests; the order alternates."""
+        """Return tokens per second with and without Steelyard on the same requests; the order alternates."""
         return self._alternate(number, lambda: self.ours(rule, number), lambda: self.bare(rule, number))
 
     def constrained(self) -> tuple[float, float]:
@@ -121,7 +121,7 @@ class _Side:
         return sum(len(one.completion_ids) for one in samples) / (time.perf_counter() - start)
 
     def bare(self, rule: CutRule, number: int) -> float:
-        """Sample as a user of vLLM would: prompts in, token ids and log-probs out."""
+        """Sample as a vLLM user would: prompts in, token ids and log-probs out."""
         from vllm import SamplingParams
 
         from steelyard.sampling.randomness import stream

@@ -1,10 +1,10 @@
 """The CI gate takes at most 25 minutes from a fresh clone on two cores, and its tests also pass on a busy machine.
 
-Two lanes run at the same time, each with one process per core, so each puts load on the other. One runs `.ci/run` from
-a fresh clone and then all its test stages twice more; the other runs the tests that involve processes, Ray, vLLM or
-time seven times. The test stages include these too, so they run ten times in total. The lane that finishes last
-competes with one busy loop per core. Then two more fresh clones run on the idle machine. The benchmark takes two hours
-on two cores.
+Two lanes run at the same time, each with one process per core, so each puts load on the other. One lane runs `.ci/run`
+from a fresh clone and then all its test stages twice more; the other lane runs the tests that involve processes, Ray,
+vLLM or time seven times. The test stages include these tests too, so each of them runs ten times in total. The lane
+that finishes last competes with one busy loop per core. Then two more fresh clones run on the idle machine. The
+benchmark takes two hours on two cores.
 """
 
 from __future__ import annotations

@@ -118,7 +118,7 @@ def time_rounds(trainer: Any, rounds: int, name: str, progress: Progress, bar: A
         with unconstrained_with_lengths(trainer, samples):
             again, free = timed(trainer, task, number)
         if [len(one.completion_ids) for one in samples] != [len(one.completion_ids) for one in again]:
-            raise RuntimeError("the free and constrained samples differ in length")
+            raise RuntimeError("cannot compare sampling times: the free and constrained samples differ in length")
         tokens = sum(len(sample.completion_ids) for sample in samples)
         progress.advance(bar)
         if number:
@@ -174,7 +174,7 @@ def unconstrained_with_lengths(trainer: Any, samples: Sequence[Sample]) -> Itera
 
 
 def parity() -> list[Figure]:
-    """Compare log-probs with stored and recomputed supports under several cuts and, as a control, without supports."""
+    """Compare log-probs with stored, recomputed and (as a control) no supports, for several truncation rules."""
     from steelyard import config as configs
     from steelyard.compose import build_trainer
 

@@ -206,7 +206,7 @@ def by_gauge_group(groups: Sequence[Group]) -> str:
 
 
 def note(runs: Sequence[LearningRun], extended: LearningRun) -> str:
-    """Summarise each run in a line, and list the shortest extensions in a table."""
+    """Summarise each run in one line, and list the shortest extensions in a table."""
     return "\n".join(
         [
             "Held-out success before and after:",

@@ -130,7 +130,7 @@ def _named(kinds: Sequence[str], pieces: Sequence[str]) -> tuple[list[str], list
 
 
 def products(head: str, room: int) -> Iterator[str]:
-    """Yield every kind of term with any legs in any order, as long as they and a number fit."""
+    """Yield every kind of term with any fields in any order, as long as they and a coupling fit."""
     names = [word for word in head.split() if word[0] in "FS" and word[1:].isdigit()]
     legs = [name + star for name in names for star in ("", "*")]
     for kind, count in LEG_COUNT.items():

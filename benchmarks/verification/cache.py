@@ -62,7 +62,7 @@ def run_twice(folder: Path, progress: Progress) -> tuple[int, int]:
         metrics.append([_timeless(json.loads(line)) for line in lines])
         progress.advance(task)
     if not calls[0]:
-        raise RuntimeError("the first run verified nothing, so the second proves nothing")
+        raise RuntimeError("the first run verified nothing, so the second run proves nothing; check the verifier")
     differing = sum(one != other for one, other in zip(*metrics, strict=True))
     return calls[1], differing
 

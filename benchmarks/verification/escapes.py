@@ -69,7 +69,7 @@ class Attempt:
         """Run the code and return its output; raise if it never started, because then the sandbox stopped nothing."""
         printed = self._run(f"print({BEGUN!r}, flush=True)\n{code}")
         if not printed.startswith(BEGUN):
-            raise RuntimeError(f"the program did not start at level {self.place!r}")
+            raise RuntimeError(f"the escape program did not start at sandbox level {self.place!r}")
         return printed.removeprefix(BEGUN)
 
     def _run(self, code: str) -> str:
@@ -217,7 +217,7 @@ def change_kernel_settings(attempt: Attempt) -> bool:
 
 
 def bomb_with_forks(attempt: Attempt) -> bool:
-    """Fork seven times over; it works if all 128 processes live for half a second. The first process exits last."""
+    """Fork seven times in a row; succeeds if all 128 processes live for half a second. The first process exits last."""
     printed = attempt.run(f"""
 import os, time
 children = 0

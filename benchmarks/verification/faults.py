@@ -1,7 +1,7 @@
-"""However a verifier misbehaves, every item gets the correct typed cause and no process is left behind.
+"""However a verifier misbehaves, every item gets the correct typed cause, and no process is left behind.
 
-20,000 items arrive in random order; one in ten crashes, hangs, forks, floods its output or returns nonsense. Two
-training runs with such a verifier follow. On Ray there are 2,000 items.
+20,000 items arrive in random order; one in ten crashes, hangs, forks, floods its output or returns nonsense. Then two
+training runs use such a verifier. On Ray there are 2,000 items.
 """
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ def misbehave(_task: Task, text: str) -> object:
 
 
 def misbehave_in_batches(tasks: Sequence[Task], texts: Sequence[str]) -> list[object]:
-    """Misbehave in a batch; the text ``few`` causes one score too few to be returned."""
+    """Misbehave in a batch; the text ``few`` makes it return one score too few."""
     scores = [misbehave(task, text) for task, text in zip(tasks, texts, strict=True)]
     return scores[1:] if "few" in texts else scores
 

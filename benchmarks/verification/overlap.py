@@ -1,4 +1,4 @@
-"""A verifier that waits as long as sampling takes is hidden behind it: a step takes the longer of the two times."""
+"""Verification overlaps with sampling: if both take equally long, together they take little longer than one of them."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ EVERY = 0.25
 """Average number of seconds between kills."""
 WORKERS = 2
 SUPERVISORS = 0.2
-"""Fraction of kills that hit a supervisor; these are not counted."""
+"""Probability that a supervisor is killed instead of a worker; such kills are not counted."""
 
 
 def slow_verifier(_task: Task, text: str) -> float:

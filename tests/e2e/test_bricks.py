@@ -1,4 +1,4 @@
-"""The bricks domain: a warm start within or before a run, then training, resuming and evaluating."""
+"""The bricks domain: a warm start during or before a run, then training, resuming and evaluation."""
 
 from __future__ import annotations
 

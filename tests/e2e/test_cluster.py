@@ -1,4 +1,4 @@
-"""A complete run on a local Ray cluster with learner ranks, a vLLM replica and a Ray pool, while parts are killed."""
+"""A complete run on a local Ray cluster with learner ranks, a vLLM replica and a Ray pool, while actors are killed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A custom domain from outside the package: the tutorial's, passed as an object, by import path and by name."""
+"""A custom domain outside the package: the tutorial's domain, passed as an object, by import path and by name."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def blocks(page: Path, language: str) -> list[str]:
 
 @pytest.fixture
 def walks(folder: Path) -> Any:
-    """Write the tutorial's files with a short run, and return its module."""
+    """Write the tutorial's files, shorten the run, and return its module."""
     Path("walks.py").write_text(blocks(TUTORIAL, "python")[0], encoding="utf-8")
     recipe = blocks(TUTORIAL, "toml")[0].replace("steps = 40", "steps = 2").replace("every = 20", "every = 2")
     quick = '[verify]\npool = "inline"\n\n[tracking]\nsamples_every = 1\nconsole = false\n'

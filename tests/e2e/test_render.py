@@ -138,7 +138,7 @@ CRANE = Path(__file__).parents[2] / "docs" / "images" / "crane.txt"
 
 @pytest.mark.skipif(not all(map(shutil.which, LEOCAD)), reason="LeoCAD and xvfb are not installed")
 def test_leocad_renders_the_export_like_our_picture(call: Call) -> None:
-    """Parts of each colour are in the same place in both pictures, so none is missing, rotated or mirrored."""
+    """Each colour is in the same place in both pictures, so no part is missing, rotated or mirrored."""
     assert call("export", "bricks", str(CRANE), "--out", "crane.ldr").code == 0
     assert call("render", "bricks", str(CRANE), "--out", "crane.png").code == 0
     view = ["-w", "380", "-h", "380", "--orthographic", "--camera-angles", "35.26", "135"]

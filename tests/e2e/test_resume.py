@@ -245,7 +245,7 @@ def test_a_damaged_checkpoint_falls_back_to_the_previous_one(
 def uninterrupted(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[str, dict[str, Any]]:
-    """The name of a run, and its outcome without interruption."""
+    """The name of a run and its outcome when it is not interrupted."""
     return request.param, uninterrupted_run(RUNS[request.param], tmp_path_factory.mktemp("runs") / "uninterrupted")
 
 
@@ -262,7 +262,7 @@ def test_a_run_without_a_checkpoint_starts_over(name: str, tmp_path: Path) -> No
 
 
 def test_the_comparison_detects_a_difference(tmp_path: Path) -> None:
-    """A run with a different seed must differ."""
+    """Control: a run with a different seed must have a different outcome."""
     one = uninterrupted_run(RUNS["full"], tmp_path / "a")
     other = started(
         config_of(

@@ -1,4 +1,4 @@
-"""After a signal the run finishes the step, saves and prints how to resume; after a second one it stops immediately."""
+"""After a signal the run finishes the step, saves and prints how to resume; a second signal stops it immediately."""
 
 from __future__ import annotations
 

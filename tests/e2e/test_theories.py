@@ -1,4 +1,4 @@
-"""Theories: a run with a warm start and an exact resume, its samples, an atlas, and model files."""
+"""The theories domain: a run with a warm start, exact resuming, samples, an atlas, and model files."""
 
 from __future__ import annotations
 

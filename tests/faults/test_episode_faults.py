@@ -1,4 +1,4 @@
-"""Episodes with misbehaving sessions and killed workers: every one has a typed outcome, and no reply changes."""
+"""Episodes with misbehaving sessions and killed workers: every episode has a typed outcome, and no reply changes."""
 
 from __future__ import annotations
 

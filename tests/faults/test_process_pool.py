@@ -323,7 +323,7 @@ def test_a_verifier_that_cannot_be_imported_stops_the_run_with_the_reason(
 def test_a_module_that_starts_threads_is_imported_by_every_worker(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A forked worker would have only one of its threads."""
+    """The module's thread would not exist in a forked worker, so every worker must import the module itself."""
     (tmp_path / "threaded_checker.py").write_text(
         "import threading, queue\nasked, answered = queue.Queue(), queue.Queue()\n"
         "def serve():\n    while True:\n        answered.put(len(asked.get()))\n"
@@ -354,7 +354,7 @@ def test_numpy_values_and_objects_in_a_verdict_become_plain_data() -> None:
 
 
 def flaky_process(task: Task, text: str) -> float:
-    """One item breaks its process: all later items fail in that process, and only there."""
+    """One item corrupts its process: all later items fail in that process, and only there."""
     if POISONED:
         raise OSError("the library is in a bad state")
     if text == "poison":
@@ -424,7 +424,7 @@ def test_a_closed_pool_rejects_items() -> None:
 
 
 def test_closing_does_not_wait_for_a_long_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Processes started during the import do not keep running either."""
+    """Processes that a module starts on import are also ended."""
     (tmp_path / "slow_checker.py").write_text(
         "import os, subprocess, time\n"
         "if os.environ.get('STEELYARD_FORKSERVER'):\n"

@@ -32,7 +32,7 @@ class LoadedSampler(LocalSampler):
 
     def load(self, weights: Sequence[tuple[str, torch.Tensor]], version: int) -> None:
         if version == REFUSED and self.version == 0:
-            raise PolicyError("no memory for the weights")
+            raise PolicyError("out of memory while loading the weights")
         named = dict(self.policy.model.named_parameters())
         with torch.no_grad():
             for name, tensor in weights:
@@ -185,7 +185,7 @@ def test_replicas_that_cannot_load_the_weights_count_as_lost(sampler: RaySampler
     sampler.publish(REFUSED)
     for process in sampler.processes():
         os.kill(process, signal.SIGKILL)
-    with pytest.raises(TrainingError, match=r"in a row.*no memory for the weights"):
+    with pytest.raises(TrainingError, match=r"in a row.*out of memory while loading the weights"):
         list(sampler.sample(requests_for_step(6), DECODING))
 
 

@@ -172,7 +172,7 @@ class Killed(BaseException):
 
 
 def _die_at(monkeypatch: pytest.MonkeyPatch, call: int) -> list[str]:
-    """Make the store die just before its ``call``-th rename or removal."""
+    """Make the store raise just before its ``call``-th rename or removal."""
     done: list[str] = []
     rename, rmtree = Path.rename, shutil.rmtree
 

@@ -67,7 +67,7 @@ def assert_intact(found: Checkpoint) -> None:
 
 @pytest.fixture
 def kill_a_saver() -> Iterator[Callable[[Path, float], int]]:
-    """Run a process that saves, kill it some time after its first save, and return the last step it reported."""
+    """Run a process that saves checkpoints, kill it some time after the first, and return the last step it reported."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-c", SAVERS]
     with subprocess.Popen(

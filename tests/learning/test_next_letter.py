@@ -1,4 +1,4 @@
-"""A tiny policy learns to answer a letter with the next one, with every estimator and every surrogate.
+"""A tiny policy learns to answer a letter with the next letter, with every estimator and every surrogate.
 
 Each run takes a second or two. The bar is low, but every run fails if the sign of the advantage is flipped; one test
 shows this for one run.

@@ -1,4 +1,4 @@
-"""The public names. Adding or removing a name requires a change to this file and a changelog entry."""
+"""The public names. Adding or removing a public name requires a change to this file and a changelog entry."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class Run:
         assert not any(one() for one in self.trainers), "the previous trainer was freed"
         self.built += 1
         if self.built in self.lost_while_building:
-            raise LostLearnerError("rank 1 was lost while the group came up")
+            raise LostLearnerError("rank 1 was lost while the learner group was starting")
         trainer = tiny_trainer(self.folder, steps=STEPS, save_every=self.save_every)
         self.trainers.append(weakref.ref(trainer.learner))
         update, number = trainer.learner.update, self.built
@@ -94,7 +94,7 @@ def test_a_loss_during_a_restart_counts(tmp_path: Path, monkeypatch: pytest.Monk
 def test_repeated_losses_during_restarts_end_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = Run(tmp_path, monkeypatch, lose_at(3))
     run.lost_while_building = set(range(2, 50))
-    with pytest.raises(LostLearnerError, match="came up"):
+    with pytest.raises(LostLearnerError, match="was starting"):
         run.go()
     assert run.built == 4
 
@@ -102,7 +102,7 @@ def test_repeated_losses_during_restarts_end_the_run(tmp_path: Path, monkeypatch
 def test_a_run_that_never_started_is_not_restarted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = Run(tmp_path, monkeypatch, lose_at())
     run.lost_while_building = {1}
-    with pytest.raises(LostLearnerError, match="came up"):
+    with pytest.raises(LostLearnerError, match="was starting"):
         run.go()
     assert run.built == 1
 

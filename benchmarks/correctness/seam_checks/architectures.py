@@ -37,7 +37,7 @@ def _accepted(architecture: str, settings: dict[str, Any], constraint: Constrain
 
 
 def accepted(_: bool) -> float:
-    """Count the accepted architectures; those with ALiBi get a constraint."""
+    """Count the unsupported architectures that the sampler accepts; those with ALiBi get a constraint."""
     some = cast("Constraint", object())  # the sampler must reject the model before it uses the constraint
     stateful = sum(_accepted(name, settings, None) for name, settings in STATEFUL.items())
     return float(stateful + sum(_accepted(name, settings, some) for name, settings in ALIBI.items()))

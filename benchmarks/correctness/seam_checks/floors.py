@@ -25,7 +25,7 @@ def likelihood(_: Task, text: str) -> float:
 
 
 def closeness(_: Task, text: str) -> float:
-    """Return a value between 0 and 1; with a weight of -1, the best becomes the worst."""
+    """Return a value between 0 and 1; with a weight of -1, the best value becomes the worst."""
     return abs(float(text.lstrip("!"))) % 1.0
 
 

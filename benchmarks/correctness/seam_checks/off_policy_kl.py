@@ -22,7 +22,7 @@ SHIFT = 0.8
 
 
 def _kl_at_states(kl: str, logp_SV: Tensor, reference_SV: Tensor) -> Tensor:
-    if kl == "k3":  # its gradient is that of the forward KL
+    if kl == "k3":  # the gradient of k3 is that of the forward KL
         return (reference_SV.exp() * (reference_SV - logp_SV)).sum(-1)
     return (logp_SV.exp() * (logp_SV - reference_SV)).sum(-1)
 

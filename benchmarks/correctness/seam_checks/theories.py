@@ -1,4 +1,4 @@
-"""Theories: vacua that break a force, masses in a seesaw, and rewards of the worst theories."""
+"""The theories domain: vacua that break electromagnetism or colour, seesaw masses, and rewards of bad theories."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from steelyard.domains.theories.reward.reward import TheoryScorer
 from steelyard.types import Task
 
 UNSEEN = ("1 1 +1", "1 1 +2", "1 3 +2/3", "1 8 0", "2 3 +1/6")
-"""Charged or coloured scalars that no term gives a mass."""
+"""Charged or coloured scalars without a mass term."""
 BREAKING = ("1 1 +1 c1 1e3", "1 1 -2 c1 1e2", "1 3 +2/3 c1 1e3", "1 1 +1 c1 1e3 S3 1 3 +1/6 c1 1e3")
 """Vacuum expectation values that break electromagnetism, colour, or both."""
 
 
 def hidden_exotics(quick: bool) -> float:
-    """Count the theories with massless charged or coloured scalars that succeed when their vacuum breaks a force."""
+    """Count the successes of theories with massless charged or coloured scalars whose vacuum breaks EM or colour."""
     del quick
     judge, task = TheoryScorer(), Task("any", "nothing")
     successes = 0

@@ -70,7 +70,7 @@ def read_the_keyring(level: Level) -> Callable[[Path], str | None]:
 
 
 def replace_folder_by_link(folder: Path) -> str | None:
-    """Replace the program's own folder with a link to one of the caller's, which is possible at the floor level."""
+    """Replace the program's own folder with a link to one of the caller's, which the ``floor`` level permits."""
     private, moved = folder / "private", folder / "moved"
     private.mkdir()
     (private / "key").write_text("x", encoding="ascii")

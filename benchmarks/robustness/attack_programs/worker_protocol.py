@@ -124,7 +124,7 @@ def forge(*kinds: str, limits: WorkerLimits = LIMITS) -> Callable[[Path], str | 
 
 
 def without_order(function: Any) -> Callable[[Path], str | None]:
-    """Return an attack whose unordered scores cannot be assigned to samples."""
+    """Return an attack whose scores have no order, so they cannot be assigned to samples."""
 
     def run(_folder: Path) -> str | None:
         verdicts = verify_texts(function, ["aaaaaaaa", "a", "aaa"], mode="batch", size=3)
@@ -135,7 +135,7 @@ def without_order(function: Any) -> Callable[[Path], str | None]:
 
 
 HANG = ("half a frame", "ready once more")
-"""These forgeries end only at the time limit."""
+"""Calls with these forgeries end only at the time limit."""
 ATTACKS = (
     Attack("worker protocol", "every forgery in turn", forge(*(kind for kind in FORGED if kind not in HANG))),
     *(Attack("worker protocol", kind, forge(kind), quick=False) for kind in FORGED if kind not in HANG),

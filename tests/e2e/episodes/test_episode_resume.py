@@ -1,4 +1,4 @@
-"""A resumed run of episodes equals the uninterrupted one bit for bit, although replies come from worker processes."""
+"""A resumed run with episodes equals the uninterrupted run bit for bit, although replies come from worker processes."""
 
 from __future__ import annotations
 

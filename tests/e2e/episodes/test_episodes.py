@@ -1,4 +1,4 @@
-"""Episodes as a new user meets them: the files of docs/episodes.md, and a domain whose verifier is an environment."""
+"""Episodes for new users: the files in docs/episodes.md, and a domain whose verifier is an environment."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def blocks(language: str) -> list[str]:
 
 @pytest.fixture
 def games(folder: Path) -> Any:
-    """Write the files of the page with a short run, and return its module."""
+    """Write the files shown on the page, shorten the run, and return its module."""
     Path("games.py").write_text(blocks("python")[0], encoding="utf-8")
     quick = "steps = 2\n\n[tracking]\nsamples_every = 1\nconsole = false\n\n[evaluate]\nsamples = 4\n"
     recipe = blocks("toml")[0].replace("steps = 200\n", quick).replace("group_size = 16", "group_size = 4")

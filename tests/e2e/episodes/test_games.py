@@ -1,4 +1,4 @@
-"""The recipes with episodes: a few steps, resuming bit for bit, evaluation and samples."""
+"""Recipes with episodes: a few training steps, exact resuming, evaluation and samples."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ REPAIR = (
 
 
 def train_twice(call: Call, recipe: str, *options: str) -> tuple[list[dict[str, float]], list[dict[str, float]]]:
-    """Train, then once more from the first checkpoint; return the metrics of both."""
+    """Train, then resume from the first checkpoint; return the metrics of both runs."""
     trained = call("train", recipe, *TINY, *options)
     assert trained.code == 0, trained.err
     run = Path("runs") / recipe

@@ -1,4 +1,4 @@
-"""Tools from Python, as a new user writes them: train, sample, open again, and the example of the README."""
+"""Tools in Python, as a new user writes them: train, sample, reopen the run, and the README's example."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def test_group_mean() -> None:
 
 
 def test_rloo() -> None:
-    # Means of the other three: 11/3, 10/3, 3, 2.
+    # Means of the other three rewards: 11/3, 10/3, 3, 2.
     check(rloo(REWARD, GROUP), [1 - 11 / 3, 0, 2 - 10 / 3, 0, 0, 6 - 2, 0])
 
 
@@ -101,7 +101,7 @@ def test_max_at_k_of_the_whole_group_is_the_gap_at_the_top() -> None:
 
 
 def test_max_at_k_lowers_k_for_a_group_that_lost_samples() -> None:
-    # Two samples are left for k = 3, so k = 2. The better one adds 3; A = 2 * 3.
+    # Two samples are left for k = 3, so k = 2. The better sample adds 3; A = 2 * 3.
     check(max_at_k(torch.tensor([1.0, 4.0]), torch.tensor([0, 0]), k=3), [0, 6])
 
 

@@ -82,7 +82,7 @@ def test_interval_errors() -> None:
 
 
 TWO = NormalDist().cdf(2) - NormalDist().cdf(-2)
-"""The level at which z = 2."""
+"""The confidence level at which z = 2."""
 
 
 @pytest.mark.parametrize(

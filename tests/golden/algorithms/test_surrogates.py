@@ -70,7 +70,7 @@ def test_ppo_dual_clip() -> None:
 
 def test_gspo_takes_the_geometric_mean_ratio_of_the_sample() -> None:
     # Sample 9: ratios 2 and 1/8, geometric mean 1/2. Sample 4: ratio 1.0001. Sample 6: 1.21 and 1, mean 1.1.
-    # Bounds 0.9997 and 1.0004. Each decision has the loss of its sequence. The slope is s_i A where not clipped.
+    # Bounds 0.9997 and 1.0004. Each decision has the loss of its sequence. The slope is s_i A if unclipped.
     loss, slope, clipped = run(
         gspo, [2.0, 1.0001, 0.125, 1.21, 1.0], [3.0, 3.0, 3.0, -1.0, -1.0], sample=[9, 4, 9, 6, 6]
     )

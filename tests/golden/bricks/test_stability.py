@@ -52,9 +52,9 @@ def test_a_heavy_part_equals_loads_on_its_cells() -> None:
 def test_a_lever_by_hand() -> None:
     """A 2x1 of weight W on a 1x1 of weight w overhangs by a cell, so W acts ½ stud off the centre of the 1x1.
 
-    The four points under the 2x1 carry p at +¼, q at −¼ and r twice at 0: p + q + 2 r = W and ¼ (p − q) = ½ W. The pull
-    is smallest for q = r = −t, so p = 2 W − t = W + 3 t and t = W / 4. The same calculation gives (W − w) / 4 under the
-    1x1, which carries W + w.
+    The four points under the 2x1 carry p at +¼, q at −¼ and r twice at 0: p + q + 2 r = W and ¼ (p − q) = ½ W. The
+    tensile force t is smallest for q = r = −t, so p = 2 W − t = W + 3 t and t = W / 4. The same calculation gives (W −
+    w) / 4 under the 1x1, which carries W + w.
     """
     structure = place([Brick(1, 1, 0, 0, 0), Brick(2, 1, 0, 0, 1)], World())
     assert largest_pull(structure) == pytest.approx(GRAM["1x2"] * G / 4, rel=1e-9)

@@ -113,7 +113,7 @@ def test_two_higgs_doublets() -> None:
 
 
 def test_type_two_seesaw() -> None:
-    """m_D² = μ v² / (√2 v_D), up to the share of v_D."""
+    """m_D² = μ v² / (√2 v_D), up to corrections of order v_D."""
     found = spectrum(models()["type II seesaw"])
     doubly = next(state for state in found.states if state.charge == 2)
     assert doubly.mass == pytest.approx(sqrt(10 * 246**2 / sqrt(2) / 1.0), rel=1e-3)
@@ -148,7 +148,7 @@ def test_without_an_electric_charge_a_triplet_cannot_be_a_quark() -> None:
 
 
 UNSEEN = (scalar("k", "1 1 1"), scalar("g", "2/3 1 3"))
-"""Massless scalars with charge and colour."""
+"""Massless scalars, some charged and some coloured."""
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ UNSEEN = (scalar("k", "1 1 1"), scalar("g", "2/3 1 3"))
         (theory("Y X L:2 c:3", (scalar("H", "1/2 1/2 2 1"), scalar("S", "1 0 1 1")), vevs=VACUUM + ONE), ()),
         # an SU(3) inside a larger factor is not colour
         (theory("Y L:2 c:3 g:4", (scalar("S", "0 1 3 1"), scalar("T", "0 1 1 4")), vevs=ONE + TWO), ("colour",)),
-        # other gauge groups have no such forces
+        # other gauge groups have neither electromagnetism nor colour
         (theory("X", (scalar("S", "1"),), vevs=ONE), ()),
         (theory("L:2 c:3", (scalar("S", "1 3"),), vevs=ONE), ()),
         (theory("Y c:3", (scalar("S", "1 3"),), vevs=ONE), ()),

@@ -25,7 +25,7 @@ quick = settings(max_examples=40, derandomize=True)
 
 @st.composite
 def batches(draw: st.DrawFn, binary: bool = False) -> tuple[Tensor, Tensor]:
-    """Draw rewards and their groups in any order. Rewards are multiples of 1/4, so a spread is never mere rounding."""
+    """Draw rewards and their groups in any order. Rewards are multiples of 1/4, so no difference is rounding error."""
     size = draw(st.integers(1, 16))
     low, high = (0, 1) if binary else (-40, 40)
     quarters = draw(st.lists(st.integers(low, high), min_size=size, max_size=size))

@@ -28,7 +28,7 @@ SEQUENCES = [(*prefix, END) for prefix in PREFIXES] + list(product(range(END), r
 
 
 def reward_of(sequence: tuple[int, ...]) -> float:
-    """Reward a short and a long sequence, and one rare sequence highly, so that lengths and spreads matter."""
+    """Reward a short and a long sequence, and one rare sequence highly, so that lengths and reward spreads matter."""
     return {(END,): 1.0, (0, 1, 0): 1.5, (1, 1, 1): 6.0}.get(sequence, 0.1 * sequence.count(0))
 
 

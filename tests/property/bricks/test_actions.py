@@ -93,7 +93,7 @@ def test_a_walk_that_never_stops_fills_the_world(name: str, world: World, may_fl
 @slow
 @given(spaces, seeds, st.integers(1, 20), st.booleans())
 def test_structures_round_trip_and_are_allowed(name: str, seed: int, max_bricks: int, hangs: bool) -> None:
-    """Any structure in building order can be written by every action space with sufficient reach."""
+    """Any structure in building order can be written in every action space with sufficient reach."""
     structure = in_building_order(random_structure(max_bricks, random.Random(seed), hang=0.4 if hangs else 0.0))
     space = SPACES[name](structure.world, max_bricks, False)
     if isinstance(space, TwoStep):

@@ -53,7 +53,7 @@ def follows(constraint: WordConstraint[Any], task: Task, tokens: list[int]) -> b
 
 
 def ends_within(automaton: Automaton[int], state: int, symbols: int) -> bool:
-    """Return whether an end can be reached within that many symbols, by brute force."""
+    """Return by brute force whether an end can be reached within the given number of symbols."""
     reached = {state}
     for _ in range(symbols):
         if any(automaton.may_end(one) for one in reached):
@@ -106,7 +106,7 @@ def test_over_characters_a_token_is_allowed_exactly_by_definition(
 def test_over_characters_every_tokenization_of_every_sentence_is_allowed(
     table: Table, tokens: list[bytes | None], budget: int
 ) -> None:
-    """A tokenization is allowed if at each token one token per character would still reach an end in time."""
+    """A token is allowed if, continuing with one token per character, an end can still be reached within the budget."""
     assume(ends_within(table, 0, budget - 1))
     texts = [(written or b"").decode(errors="ignore") for written in tokens]
     cuttings: list[tuple[tuple[int, ...], str, int]] = [((), "", 0)]

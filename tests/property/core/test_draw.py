@@ -25,7 +25,7 @@ RULES = [
 
 
 def by_definition(logit_V: list[float], rule: CutRule) -> dict[int, float]:
-    """Return token -> probability, most likely first, with each cut applied to a plain list."""
+    """Return token -> probability, most likely first, applying each truncation rule to a plain list."""
     size_V = [math.exp(logit / rule.temperature) for logit in logit_V]
     kept = sorted(range(len(logit_V)), key=lambda token: -size_V[token])
     if rule.top_k:
@@ -80,7 +80,7 @@ def test_any_rule_on_any_logits(
 ) -> None:
     rule = CutRule(temperature, top_k, top_p, min_p)
     exact = by_definition(logit_V, rule)
-    for nearby in (1 - 1e-9, 1 + 1e-9):  # a token within rounding error of the cut may be kept or dropped
+    for nearby in (1 - 1e-9, 1 + 1e-9):  # a token within rounding error of the threshold may be kept or dropped
         moved = CutRule(temperature, top_k, min(top_p * nearby, 1.0), min_p * nearby)
         assume(by_definition(logit_V, moved).keys() == exact.keys())
     assume(min(exact.values()) > 1e-9)
@@ -92,7 +92,7 @@ def test_any_rule_on_any_logits(
     "rule", [CutRule(), CutRule(0.8, 6), CutRule(1.3, 0, 0.85), CutRule(1.0, 10, 0.95, 0.1)], ids=str
 )
 def test_keyed_draws_follow_the_distribution(rule: CutRule) -> None:
-    """Chi-square over 60,000 draws of neighbouring samples at one position."""
+    """Chi-squared test over 60,000 draws of neighbouring samples at one position."""
     logit_V = (1.5 * np.random.default_rng(2).normal(size=12)).tolist()
     expected, n = by_definition(logit_V, rule), 60_000
     uniform_B = torch.from_numpy(uniform(stream(0, 3, 1, 0, np.arange(n)), 17))
@@ -130,7 +130,7 @@ def test_sorting_candidates_equals_sorting_everything(
 
 
 def test_candidates_avoid_the_full_sort_except_for_wide_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both branches of the shortcut are taken."""
+    """The examples take both branches of the shortcut."""
     sorts: list[int] = []
     sort = torch.Tensor.sort
     monkeypatch.setattr(

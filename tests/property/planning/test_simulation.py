@@ -76,7 +76,7 @@ def test_more_cores_are_never_slower(pipeline: Pipeline, more: int) -> None:
 @few
 @given(pipelines)
 def test_more_staleness_is_not_slower(pipeline: Pipeline) -> None:
-    """Lengths and checks are equal, so that replicas are never idle."""
+    """All lengths and verification times are equal, so replicas are never idle."""
     plain = replace(pipeline, length=Spread(20), check=Spread(0.5), controller=0.0, prefill=0.0, staleness=0)
     assert simulate(replace(plain, staleness=2), 6).step <= simulate(plain, 6).step * 1.02
 
@@ -84,7 +84,7 @@ def test_more_staleness_is_not_slower(pipeline: Pipeline) -> None:
 @few
 @given(pipelines)
 def test_with_much_staleness_the_slowest_part_sets_the_pace(pipeline: Pipeline) -> None:
-    """The time of a step is the largest ratio of its work to the rate of a component."""
+    """The step time is the largest ratio of a step's work to a component's rate."""
     pipeline = replace(pipeline, length=Spread(20), check=Spread(0.5), replicas=1, prefill=0.0, controller=0)
     pipeline = replace(pipeline, staleness=8)
     outcome = simulate(pipeline, 60)

@@ -44,14 +44,14 @@ def test_equivalent_theories_have_the_same_form(change: Callable[[Theory, random
 @pytest.mark.parametrize("change", CHANGES[:-1], ids=lambda change: change.__name__)
 @pytest.mark.parametrize("name", MODELS)
 def test_known_models_written_differently(change: Callable[[Theory, random.Random], Theory], name: str) -> None:
-    """Includes terms and vacua. The component of a vev, which depends on the gauge basis, is ignored."""
+    """The theories include terms and vacua. The component of a vev, which depends on the gauge basis, is ignored."""
     one = models()[name]
     assert canonical(change(one, random.Random(name))) == canonical(one)
 
 
 def test_known_models_differ() -> None:
     forms = {canonical(model) for model in models().values()}
-    assert len(forms) == len(models()) - 1  # type I adds only singlets, so it equals the Standard Model
+    assert len(forms) == len(models()) - 1  # the type-I seesaw adds only singlets, so it equals the Standard Model
     assert canonical(models()["type I seesaw"]) == canonical(standard_model())
 
 

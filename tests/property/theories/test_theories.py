@@ -210,7 +210,7 @@ def test_a_field_and_its_conjugate_contain_one_singlet(seed: int) -> None:
 @QUICK
 @given(seeds, st.integers(0, 10_000))
 def test_spectra_conserve_the_number_of_states(seed: int, index: int) -> None:
-    """Uses theories from the domain, with all kinds of terms and vacua."""
+    """The theories come from the domain and have all kinds of terms and vacua."""
     made = read(EVERY.example(index, seed=seed)[1])
     found = spectrum(made).states
     weyl = {"dirac": 2, "majorana": 1, "weyl": 1}

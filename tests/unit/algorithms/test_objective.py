@@ -22,7 +22,7 @@ def logs(*probabilities: float) -> Tensor:
 
 
 def example(**changes: Tensor | None) -> ObjectiveInput:
-    """Two decisions of one sample and one of another; every ratio is a simple number.
+    """Two decisions from one sample and one from another; every ratio is a simple number.
 
     current / old = 2, 1, 1/2; old / behaviour = 1, 4, 1/2; current / reference = 2, 1, 1/4.
     """

@@ -88,7 +88,7 @@ def test_a_standing_structure_is_not_rolled_back() -> None:
 
 
 def test_a_structure_is_cut_until_the_rest_stands() -> None:
-    """Five bricks fail from the fourth on, three bricks fail from the second on, and a single brick stands."""
+    """Of five bricks, the last two fail; of three bricks, the last two fail; a single brick stands."""
     verdicts = {5: (4, 3), 3: (1, 2), 1: ()}
     structure = Structure(tuple(Brick(1, 1, 0, 0, z) for z in range(5)))
     asked: list[int] = []

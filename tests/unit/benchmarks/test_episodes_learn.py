@@ -1,4 +1,4 @@
-"""episodes-learn can miss its bars, and counts games, builds and tokens as it says."""
+"""episodes-learn can miss its bars, and counts games, builds and tokens as documented."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_guess_can_miss_each_bar_and_the_worst_seed_counts(change: dict[str, Any
 
 
 def sample(*builds: int) -> Sample:
-    """Return an episode with a build for each number of tokens, and findings of five tokens between them."""
+    """Return an episode with one build per token count, and five tokens of feedback between builds."""
     turns: list[Turn] = []
     place = 2
     for number, tokens in enumerate(builds):

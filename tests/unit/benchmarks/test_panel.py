@@ -1,4 +1,4 @@
-"""The in-memory terminal shows what a real terminal would, and flaws in a panel are detected."""
+"""The in-memory terminal shows what a real terminal would, and defects in a panel are detected."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ def halve(number: float, report_progress: ReportProgress) -> tuple[float, int]:
     time.sleep(number / 10)
     report_progress(number, f"halving {number}")
     if number < 0.5:
-        raise ValueError("too small to be halved")
+        raise ValueError("cannot halve a number below 0.5")
     return number / 2, os.getpid()
 
 

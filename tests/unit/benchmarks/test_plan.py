@@ -1,4 +1,4 @@
-"""The benchmark ``plan``: its cases are valid configurations, and the true rates predict their own data."""
+"""The ``plan`` benchmark: its cases are valid configurations, and the true rates predict their own data."""
 
 from __future__ import annotations
 

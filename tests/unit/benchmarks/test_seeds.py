@@ -1,4 +1,4 @@
-"""The interval over a few seeds is Student's, and the distance between two intervals is negative if they overlap."""
+"""Intervals over a few seeds use Student's t, and the distance between two intervals is negative if they overlap."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pretrained model is an ordinary folder and answers a question."""
+"""The pretrained model is an ordinary model folder, and the model answers a question."""
 
 from __future__ import annotations
 

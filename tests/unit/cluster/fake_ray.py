@@ -79,7 +79,7 @@ class ThreadedStream:
 class Handle:
     ray: FakeRay
     actor: Any = None
-    """None if the cluster has no room for the actor."""
+    """The actor, or None if the cluster has no room for it."""
     lost: bool = False
 
     def __getattr__(self, name: str) -> Any:

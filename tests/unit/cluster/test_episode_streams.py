@@ -23,7 +23,7 @@ REQUESTS = [SampleRequest(task, 0, slot, 3) for slot, task in enumerate(tasks(4)
 
 
 class Replica(LocalSampler):
-    """A local sampler that notes the episodes it has sampled turns of."""
+    """A local sampler that records the episode of every turn it samples."""
 
     made: list[Replica] = []  # noqa: RUF012 - cleared for every test
 

@@ -60,7 +60,7 @@ def test_samplers_and_learner_ranks_keep_their_cores() -> None:
 
 
 class Replying:
-    """An actor that replies to every item, and remembers the samples that it was given."""
+    """An actor that replies to every item and records the samples it received."""
 
     def __init__(self, *_: Any) -> None:
         self.seen: list[SampleKey] = []
@@ -82,7 +82,7 @@ def test_the_calls_of_an_episode_go_to_the_actor_with_its_session(monkeypatch: p
     pool, chance = RayPool(EnvironmentVerifier(Counting()), workers=2, workers_per_actor=1), random.Random(0)
 
     def turn() -> list[set[SampleKey]]:
-        """Write a turn in eight episodes, in any order, and return the episodes that each actor got."""
+        """Write a turn in eight episodes, in random order, and return the episodes that each actor received."""
         numbers = chance.sample(range(8), 8)
         pool.submit([episode("1", "more", "1", key=SampleKey(0, number, 0, 0)) for number in numbers])
         assert len(list(pool.completed(wait=True))) == 8

@@ -30,7 +30,7 @@ class Engine:
     def load(self, weights: Any, version: int) -> None:
         if version and Engine.refusals:
             Engine.refusals -= 1
-            raise PolicyError("no memory for the weights")
+            raise PolicyError("out of memory while loading the weights")
         self.weights = weights
 
     def sample(self, requests: Sequence[SampleRequest], decoding: Decoding) -> Iterator[Sample]:
@@ -86,7 +86,7 @@ def test_replacements_that_never_load_stop_the_run_with_the_reason(make: Make, r
     sampler.publish(1)
     Engine.refusals = 1000
     ray.handles[0].lost = True
-    with pytest.raises(TrainingError, match=r"in a row.*no memory for the weights"):
+    with pytest.raises(TrainingError, match=r"in a row.*out of memory while loading the weights"):
         list(sampler.sample(REQUESTS, Decoding()))
     assert len(ray.handles) == MAX_LOSSES_IN_A_ROW + 1
 
@@ -94,7 +94,7 @@ def test_replacements_that_never_load_stop_the_run_with_the_reason(make: Make, r
 def test_an_engine_that_rejects_the_weights_fails_the_publication(make: Make) -> None:
     sampler = make()
     Engine.refusals = 1
-    with pytest.raises(PolicyError, match="no memory for the weights"):
+    with pytest.raises(PolicyError, match="out of memory while loading the weights"):
         sampler.publish(1)
 
 

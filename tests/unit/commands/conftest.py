@@ -9,7 +9,7 @@ import pytest
 from steelyard.cli import main
 
 Call = Callable[..., tuple[int, str, str]]
-"""Maps command-line words to exit code, standard output and standard error."""
+"""Takes command-line words; returns the exit code, standard output and standard error."""
 
 
 @pytest.fixture

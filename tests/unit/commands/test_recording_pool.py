@@ -1,4 +1,4 @@
-"""Environments that are asked the same again: answers that differ are found, turn by turn."""
+"""Environments that receive the same turns twice: answers that differ are reported, turn by turn."""
 
 from __future__ import annotations
 

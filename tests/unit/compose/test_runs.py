@@ -102,11 +102,11 @@ def test_a_run_that_cannot_be_resumed_leaves_no_workers(tmp_path: Path) -> None:
 @pytest.mark.parametrize("broken", ["build_any_learner", "build_trackers"])
 def test_parts_opened_before_a_failure_are_closed(broken: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*_: Any) -> Any:
-        raise ConfigError("it cannot be built")
+        raise ConfigError("the trainer cannot be built")
 
     closed: list[str] = []
     monkeypatch.setattr(runs, "build_pool", lambda *_: SimpleNamespace(close=lambda: closed.append("pool")))
     monkeypatch.setattr(runs, broken, fails)
-    with pytest.raises(ConfigError, match="it cannot be built"):
+    with pytest.raises(ConfigError, match="the trainer cannot be built"):
         compose.build_trainer(own({"verifier": "user_verifiers:half"}))
     assert closed == ["pool"]

@@ -121,7 +121,7 @@ def test_a_verifiers_own_settings_take_precedence() -> None:
 
 @pytest.mark.parametrize(("verify", "floor"), [({}, 4 * -7.0), ({"floor": -2.0}, -2.0), ({"floor": 0.0}, 0.0)])
 def test_several_verifiers_reject_with_the_sum_of_their_floors(verify: Mapping[str, Any], floor: float) -> None:
-    """A floor in the configuration takes precedence."""
+    """A reward floor in the configuration takes precedence over the verifier's own."""
     entries = [
         {"function": "user_verifiers:declared", "name": "once"},
         {"function": "user_verifiers:declared", "weight": 3.0},

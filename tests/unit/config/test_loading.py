@@ -56,7 +56,7 @@ def test_an_empty_key_is_not_written_and_empty_by_default() -> None:
 
 
 def test_every_key_that_may_be_empty_is_empty_by_default() -> None:
-    """Otherwise a key that ``dump`` omits would not be empty after loading."""
+    """``dump`` omits keys that are None, so None must also be the default of every such key."""
 
     def offenders(schema: dict, names: dict) -> list[str]:
         found = []

@@ -1,4 +1,4 @@
-"""Names from earlier versions: errors name the replacement in a recipe, and run folders are still read."""
+"""Names from earlier versions: in a recipe, the error names the replacement; run folders can still be read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Boxes in a bin: the samples are exactly the packings."""
+"""Boxes in a bin: the language contains exactly the valid packings."""
 
 from __future__ import annotations
 

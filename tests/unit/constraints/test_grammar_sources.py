@@ -1,4 +1,4 @@
-"""Sources of text grammars: what schemas mean, and which sources are rejected."""
+"""Sources of text grammars: the texts that schemas allow, and the sources that are rejected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A turn is a call that matches the schema of a tool, or a final answer: every token outside both is masked."""
+"""A turn is a call that matches a tool's schema, or a final answer; all tokens that fit neither are masked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Constraints that exclude tokens that are never sampled."""
+"""Constraints that exclude tokens the policy never samples."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ def test_volumes_exist_and_all_pods_use_one_image(job: Any) -> None:
 
 
 def test_requests_equal_limits_for_memory_and_accelerators(job: Any) -> None:
-    """Kubernetes rejects different values for accelerators, and kills pods that exceed their requested memory."""
+    """Kubernetes rejects accelerator limits that differ from requests, and kills pods above their requested memory."""
     for pod in pods(job):
         for container in pod["containers"]:
             requests, limits = container["resources"]["requests"], container["resources"]["limits"]

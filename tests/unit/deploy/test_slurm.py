@@ -90,7 +90,7 @@ def test_the_signal_before_the_time_limit_reaches_the_run(slurm: dict[str, str],
 
 
 def test_a_ray_that_does_not_start_is_a_failure(slurm: dict[str, str], tmp_path: Path) -> None:
-    """The real ``ray symmetric-run`` exits with 0 in this case."""
+    """If Ray does not start, the real ``ray symmetric-run`` exits with code 0."""
     (tmp_path / "tools" / "ray").write_text("#!/usr/bin/env bash\nexit 0\n")
     command = ["bash", str(SCRIPT), "text"]
     done = subprocess.run(command, env=slurm, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)

@@ -1,4 +1,4 @@
-"""Arithmetic: disjoint splits, exact values, and answers of one number."""
+"""The arithmetic domain: disjoint splits, exact values, and answers that consist of one number."""
 
 from __future__ import annotations
 

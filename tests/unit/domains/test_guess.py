@@ -28,12 +28,12 @@ GAME = Task("0-14-5", "0 14", {"low": 0, "high": 14, "hidden": 5})
 
 
 def turns(*texts: str) -> tuple[dict[str, str], ...]:
-    """Return the messages of an episode: numbers are the policy's, words the game's."""
+    """Return the messages of an episode: the policy writes numbers, and the game replies with words."""
     return tuple({"role": "assistant" if text.isdigit() else "user", "content": text} for text in texts)
 
 
 def rewards(game: GuessGame, task: Task, *numbers: int) -> list[float]:
-    """Play numbers and return the rewards of the turns, up to the end of the game."""
+    """Play the numbers until the game ends, and return the reward of each turn."""
     texts: list[str] = []
     found: list[float] = []
     for number in numbers:
@@ -47,7 +47,7 @@ def rewards(game: GuessGame, task: Task, *numbers: int) -> list[float]:
 
 
 def best_mean(count: int) -> float:
-    """Return the mean questions of the best player, by trying every first question."""
+    """Return the best player's mean number of questions, found by trying every first question."""
     if count == 0:
         return 0.0
     totals = [k * best_mean(k) + (count - 1 - k) * best_mean(count - 1 - k) for k in range(count)]

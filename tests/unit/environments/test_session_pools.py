@@ -36,7 +36,7 @@ def item(folder: Path, number: int, texts: Sequence[str], finish: Any = "stop") 
 
 
 class Logging(SessionEnvironment):
-    """Replies with what it has heard so far, and logs what happens to its sessions in the task's folder."""
+    """Replies with all texts received so far, and logs its sessions' events in the task's folder."""
 
     def open(self, task: Task, seed: int) -> Session:
         return Logged(Path(task.spec["folder"]), seed)
@@ -85,14 +85,14 @@ def pool_of(environment: SessionEnvironment, **settings: Any) -> Iterator[Proces
 
 
 class Player:
-    """Plays episodes whose turns are given; what the environment replies is added to them."""
+    """Plays episodes with given turns, and adds the environment's replies to them."""
 
     def __init__(self, pool: Pool, folder: Path, count: int) -> None:
         self.pool, self.folder = pool, folder
         self.texts: list[list[str]] = [[] for _ in range(count)]
 
     def say(self, text: str, *numbers: int, finish: Any = "stop") -> list[Verdict]:
-        """Write a turn in some episodes (default: all), and return the answers in this order."""
+        """Write a turn in the given episodes (default: all), and return the answers in the same order."""
         chosen = numbers or tuple(range(len(self.texts)))
         for number in chosen:
             self.texts[number].append(text)
@@ -110,7 +110,7 @@ class Player:
 
 
 def spread(player: Player) -> int:
-    """Start episodes one by one until both workers have equally many; the second worker may start late."""
+    """Start episodes one by one until both workers have the same number; the second worker may start late."""
     for number in range(len(player.texts)):
         player.say("x", number)
         opened = [process for process, _ in player.log("open")]
@@ -118,7 +118,7 @@ def spread(player: Player) -> int:
         if number >= 7 and counts == [(number + 1) / 2] * 2:
             return number + 1
         time.sleep(0.01 * (len(counts) == 1))
-    raise AssertionError("sessions are not spread over the workers")
+    raise AssertionError("sessions are not spread evenly over the workers")
 
 
 def test_sessions_are_spread_stay_on_their_worker_and_are_closed_with_the_final_verdict(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ STEPS = 5
 
 
 class Echo(Environment):
-    """Repeats the first word of a turn; the reward is the share of turns that start with a small number."""
+    """Repeats the first word of a turn; the reward is the fraction of turns that start with a small number."""
 
     isolate = False
 
@@ -40,7 +40,7 @@ class Echo(Environment):
 
 
 class Recording(SnapshotSampler):
-    """Notes the version of the weights of every turn."""
+    """Records the version of the weights that sampled each turn."""
 
     def __init__(self, policy: Any, **settings: Any) -> None:
         super().__init__(policy, **settings)
@@ -64,7 +64,7 @@ class Recording(SnapshotSampler):
 
 @pytest.mark.parametrize("staleness", [1, 2])
 def test_all_turns_of_an_episode_come_from_the_same_weights(tmp_path: Path, staleness: int) -> None:
-    """The rollouts publish between two portions of sampling, and a portion ends with its last episode."""
+    """New weights are published only between two sampling calls, and a call ends with its last episode."""
     policy = tiny_policy(sharpness=2.0)
     trainer = tiny_trainer(tmp_path, policy=policy, steps=STEPS, decoding=Decoding(max_new_tokens=8))
     sampler = Recording(policy, seed=0)

@@ -1,4 +1,4 @@
-"""Credit of episodes, computed by hand: spans of turns and steps, rejected episodes, penalties, and rows."""
+"""Credit for episodes, computed by hand: spans of turns and steps, rejected episodes, penalties, and rows."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from steelyard.verification import InlinePool
 from tests.tiny import sample_of, tiny_learner, tiny_policy
 
 TEXT = "ab"
-"""Every turn of the policy; the replies are ``xyz``."""
+"""The text of each policy turn; every reply is ``xyz``."""
 
 
 def episode(*rows: int, sample: int = 0, length: int = 2, finish: FinishReason = "stop") -> Sample:
@@ -65,7 +65,7 @@ def advantages(
 
 
 def test_a_turn_is_compared_with_the_others_returns_from_that_turn_on() -> None:
-    """Returns (6, 5, 3) against (4, 2): the shorter episode keeps its last return in the third turn."""
+    """Returns are (6, 5, 3) and (4, 2); in the third turn, the shorter episode keeps its last return."""
     samples = [episode(3), episode(2, sample=1)]
     found = advantages(Credit(rloo), samples, [turned(1.0, 2.0, 3.0), turned(2.0, 2.0)])
     assert found == [[2.0, 2.0, 3.0, 3.0, 1.0, 1.0], [-2.0, -2.0, -3.0, -3.0]]
@@ -80,9 +80,9 @@ def test_rows_of_a_forked_episode_continue_its_turns() -> None:
 
 
 def test_an_episode_without_turn_rewards_has_turns_too() -> None:
-    """Its own return is 3 throughout, but in its second turn it is compared with what the other one still gets: 1.
+    """The first episode's return is always 3; in the second turn, it is compared with the other episode's return of 1.
 
-    If it were a single span, the comparison of a turn would depend on rewards that come later.
+    If the episode were a single span, a turn's baseline would depend on the rewards of other turns.
     """
     samples = [episode(2), episode(2, sample=1)]
     assert advantages(Credit(rloo), samples, [Verdict.scored(3.0), turned(5.0, 1.0)])[0] == [-3.0, -3.0, 2.0, 2.0]
@@ -91,7 +91,7 @@ def test_an_episode_without_turn_rewards_has_turns_too() -> None:
 
 
 def test_an_undeclared_floor_lowers_every_return_of_a_rejected_episode() -> None:
-    """Its first reply was worth 1, the scored episode has -2: its returns are -2 and -2 - 1."""
+    """The rejected episode's first reply earned 1 and the scored episode has -2, so its returns are -2 and -2 - 1."""
     samples = [episode(2), episode(2, sample=1)]
     rejected = replace(Verdict.rejected("no result"), turn_rewards=(1.0, -1.0))
     assert advantages(Credit(raw), samples, [rejected, turned(0.0, -2.0)])[0] == [-2.0, -2.0, -3.0, -3.0]
@@ -142,7 +142,7 @@ def test_every_denominator_counts_episodes() -> None:
 
 
 def test_adaptive_kl_counts_episodes() -> None:
-    """The coefficient grows by 20% times samples / horizon: two episodes of three rows."""
+    """The coefficient grows by 20% times samples / horizon; two episodes with three rows count as two samples."""
     group = Group(Task("t", ""), (episode(1, 2), episode(2, sample=1)), (turned(0.0, 0.0, 1.0), turned(0.0, 0.0)))
     items = [
         LearnerSample(item.sample, item.advantage_N, None, item.sample.decisions.logp_N, item.number)
@@ -160,7 +160,7 @@ def test_a_quarantined_batch_keeps_which_rows_belong_together(tmp_path: Any) -> 
 
 
 class Graded(Environment):
-    """Ends after the second turn with the turn rewards of the task."""
+    """Ends the episode after the second turn, with the turn rewards given by the task."""
 
     isolate = False
 

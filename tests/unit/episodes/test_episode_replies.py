@@ -92,7 +92,7 @@ def test_unreadable_replies_count_for_the_circuit_breaker() -> None:
 
 
 class Delayed(InlinePool):
-    """Hands out answers late and in random order, as workers do."""
+    """Delivers answers late and in random order, as workers do."""
 
     def __init__(self, seed: int) -> None:
         super().__init__(EnvironmentVerifier(Turns()))

@@ -37,7 +37,7 @@ class Turns(Environment):
 
 
 class Forking(Conversations):
-    """Starts a new row after every second reply, as for a template that rewrites the conversation."""
+    """Starts a new row after every second reply, as a template that rewrites the conversation would."""
 
     def open(self, prompt: Any) -> Conversation:
         return ForkingConversation(self)
@@ -137,7 +137,7 @@ def test_rows_of_an_episode_count_as_one_sample() -> None:
 
 
 def test_the_same_episodes_are_played_with_fewer_rows_at_a_time() -> None:
-    """Which rows share a batch must not matter."""
+    """The result must not depend on which rows share a batch."""
     _, together = play(2, 4)
     _, again = play(2, 4)
     for one, other in zip(together, again, strict=True):

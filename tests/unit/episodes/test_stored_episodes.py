@@ -1,4 +1,4 @@
-"""Forked episodes in files and on several learner ranks: training is the same, and an episode counts once."""
+"""Forked episodes in files and on several learner ranks: training gives the same result, and an episode counts once."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from steelyard.planning.work import CALLS, Work, decode, prefill, score, update
 SHAPE = decoder(layers=3, width=8, feed_forward=20, heads=2, kv_heads=1, vocabulary=10)
 FULL, LORA = TrainingSetup(4), TrainingSetup(4, 2)
 ATTENTION = 4 * 8 * 3
-"""Operations per token in all layers, for each token that it attends to."""
+"""Operations per token in all layers, for each attended token."""
 
 
 def test_training_costs_six_operations_per_parameter_and_token() -> None:

@@ -138,6 +138,6 @@ def test_sampled_special_tokens_are_in_the_text() -> None:
 
 
 def test_an_example_with_an_excluded_token_is_rejected() -> None:
-    """The log-prob of such a token would be minus infinity."""
+    """The log-prob of an excluded token would be minus infinity."""
     with pytest.raises(PolicyError, match=r"task t: .*'<bos>'.*never sampled.*model\.excluded_tokens"):
         tiny_policy().sample_from_text(Task("t", "1"), "2 <bos> 3", SampleKey(0, 0, 0, 0))

@@ -1,4 +1,4 @@
-"""Reference policies: scores, renewal and state in a checkpoint."""
+"""Reference policies: scores, renewal and checkpoint state."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_scoring_with_the_reference_does_not_change_the_policy(kind: str, storag
 
 @pytest.mark.parametrize("storage", STORAGES)
 def test_exact_kl_and_its_gradient(storage: str) -> None:
-    """Compared with the complete distributions; the backward pass calls the reference's head again."""
+    """The values are compared with full distributions; the backward pass calls the reference's head again."""
     reference = reference_of(storage)
     policy: CausalPolicy = reference.policy
     batch = policy.collate(rollout(policy, count=2))
@@ -272,7 +272,7 @@ def test_build_reference_knows_its_carriers() -> None:
 
 
 def test_a_copy_kept_on_the_cpu_scores_batches_of_the_policys_device() -> None:
-    """Both are on the CPU here; the test shows that the batch is moved to the device of the copy."""
+    """Policy and copy are both on the CPU here; the test shows that the batch is moved to the copy's device."""
     policy = tiny_policy()
     reference = CopyReference(policy, device=torch.device("cpu"))
     batch = policy.collate(rollout(policy))

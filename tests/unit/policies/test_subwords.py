@@ -1,4 +1,4 @@
-"""A pretrained masked model with byte-level BPE, like RoBERTa: one hole is one of its tokens."""
+"""A pretrained masked model with byte-level BPE, like RoBERTa: each hole is one token."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a model is shown its tools: through its chat template, or as text where the template has none."""
+"""Tools are shown to a model through its chat template, or as text if the template does not support tools."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_the_format_is_found_by_rendering_a_call(template: str | None, form: tup
 
 
 def conversation(template: str, **prompting: Any) -> tuple[str, str]:
-    """Return how a prompt is rendered, and what follows a call."""
+    """Return the rendered prompt and the text that follows a tool call."""
     tools = find_format(tokenizer(template), [SCHEMA])
     codec = Codec(tokenizer(template), (), 2, prompting=Prompting(chat=True, tools=tools, **prompting))
     prompt = codec.prompting.messages("How much?")

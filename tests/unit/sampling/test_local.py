@@ -82,7 +82,7 @@ def test_the_batch_of_the_parity_test_is_ragged(policy: CausalPolicy) -> None:
 
 @pytest.mark.parametrize("wrong", [CutRule(1.1, 5, 0.8, 0.1), CutRule(1.0, 0, 1.0, 0.0)], ids=["temperature", "cut"])
 def test_parity_would_notice_a_wrong_rule(policy: CausalPolicy, wrong: CutRule) -> None:
-    """Scoring at another temperature or without the cut differs by far more than noise."""
+    """Scoring with a wrong temperature or without truncation gives differences far above noise."""
     samples = rollout(policy, rule=CutRule(1.0, 5, 0.8, 0.1), length=LENGTH)
     mistaken = [
         sample_of(
@@ -183,7 +183,7 @@ def test_top_1_makes_no_decisions(policy: CausalPolicy) -> None:
 
 
 def test_tokens_without_a_choice_are_not_decisions(policy: CausalPolicy) -> None:
-    """A sharp distribution cut by min-p leaves one token at some positions and a choice at others."""
+    """For a sharp distribution, min-p leaves one token at some positions and a choice at others."""
     samples = rollout(policy, rule=CutRule(0.5, min_p=0.3), length=LENGTH)
     decided = sum(len(sample.decisions) for sample in samples)
     written = sum(len(sample.completion_ids) for sample in samples)
@@ -213,7 +213,7 @@ def test_each_prompt_is_processed_once(policy: CausalPolicy) -> None:
 
 
 def test_finished_rows_leave_the_batch(policy: CausalPolicy) -> None:
-    """After each draw only unfinished rows are computed, up to the share at which the batch is compacted."""
+    """Each draw computes only unfinished rows, plus finished rows that have not been compacted away yet."""
     with forward_shapes(policy) as shapes:
         samples = rollout(policy, count=16, length=24)
     written = [sum(len(sample.completion_ids) > place for sample in samples) for place in range(1, 24)]

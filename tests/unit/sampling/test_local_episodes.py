@@ -1,4 +1,4 @@
-"""Episodes on the local sampler: rows wait for replies with their cache and continue, whatever else is in the batch."""
+"""Episodes on the local sampler: rows keep their cache while they wait for replies, whatever else is in the batch."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_the_learner_reproduces_every_turn(policy: CausalPolicy) -> None:
 
 
 def test_turns_use_different_random_numbers(policy: CausalPolicy) -> None:
-    """The second turn repeats the prompt of the first one; it must not repeat its draws."""
+    """The second turn has the same prompt as the first, but must not repeat its draws."""
     task = Task("t", "1 2 3")
     ids = policy.encode(task.prompt)
     turns, drawn = TurnQueue(), []
@@ -110,7 +110,7 @@ def test_an_episode_that_starts_later_copies_the_prompt_of_its_group(policy: Cau
 
 
 def test_a_rewritten_conversation_shares_what_it_can(policy: CausalPolicy) -> None:
-    """A fork continues with other tokens than those in the cache."""
+    """A fork continues with tokens that differ from those in the cache."""
     task = Task("t", " ".join(WORDS[:9]))
     ids = policy.encode(task.prompt)
     forked = np.concatenate([ids[:6], ids[:2]])
@@ -133,7 +133,7 @@ def test_a_rewritten_conversation_shares_what_it_can(policy: CausalPolicy) -> No
 
 @pytest.mark.parametrize("started", [True, False])
 def test_an_episode_under_way_can_be_taken_over(policy: CausalPolicy, expected: Turns, started: bool) -> None:
-    """A sampler that has never seen an episode continues it from its tokens, as after the loss of another one."""
+    """A sampler can continue an episode it has never seen from the tokens, as it must when another sampler was lost."""
     key = max(expected, key=lambda key: len(expected[key]))
     first, second = expected[key][:2]
     turn = NextTurn(key.sample, second.token_ids[: second.prompt_length], len(first.completion_ids), 5)

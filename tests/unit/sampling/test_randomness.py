@@ -71,7 +71,7 @@ AXES = {
 
 @pytest.mark.parametrize("axis", AXES)
 def test_neighbours_are_independent_and_flat(axis: str) -> None:
-    """Check the mean and correlation of neighbouring keys, and a chi-square over a 16 x 16 grid of pairs."""
+    """Check the mean and correlation of neighbouring keys, and run a chi-squared test over a 16 x 16 grid of pairs."""
     words = AXES[axis](COUNT)
     position = np.arange(len(words)) if axis == "position" else 0
     value_n = uniform(words, position)

@@ -75,7 +75,7 @@ def test_vllm_serves_the_model_and_obeys_the_constraint(
 
     require_vllm()
     small = {"enforce_eager": True, "max_num_seqs": 2, "kv_cache_memory_bytes": 1 << 26}
-    monkeypatch.setattr(torch, "set_num_threads", torch.set_num_threads)  # vLLM replaces it in this process
+    monkeypatch.setattr(torch, "set_num_threads", torch.set_num_threads)  # vLLM replaces this function
     monkeypatch.setattr(vllm, "LLM", partial(vllm.LLM, **small))  # no compilation, little memory
     _, free, within = blocks("python")
     names: dict[str, Any] = {}

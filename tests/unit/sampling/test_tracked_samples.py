@@ -62,7 +62,7 @@ def test_a_tracked_sample_equals_that_of_the_local_sampler(policy: CausalPolicy,
     steps, lengths = list[int](), list[int]()
     for sample in LocalSampler(policy, seed=0).sample([SampleRequest(TASK, 0, 0, 24)], decoding):
         if rule.cuts and len(sample.decisions) < len(sample.completion_ids):
-            continue  # a cut that leaves one token is not stored, so it cannot be replayed
+            continue  # truncation that leaves one token is not stored, so it cannot be replayed
         again, taken = written(policy, sample, decoding)
         steps.append(taken)
         lengths.append(len(sample.completion_ids))

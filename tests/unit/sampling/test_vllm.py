@@ -63,7 +63,7 @@ def engine() -> Engine:
 
 @pytest.fixture
 def alone() -> None:
-    """For tests that need their own engine."""
+    """Close the shared engine, for tests that need their own."""
     while SHARED:
         SHARED.pop().close()
 
@@ -380,7 +380,7 @@ def test_every_turn_of_an_episode_agrees_with_the_learner(engine: Engine, policy
 
 
 def test_later_turns_use_the_prefix_cache(engine: Engine, policy: CausalPolicy) -> None:
-    """The prompt fills a block of the cache, so a later turn computes only what follows the block."""
+    """The prompt fills a block of the cache, so a later turn computes only the tokens after that block."""
     sampler = sampler_of(engine, policy)
     ((_, turns),) = play(sampler, [SampleRequest(TASKS[2], 3, 4, 1)], Decoding(max_new_tokens=6)).items()
     assert len(turns) == 5

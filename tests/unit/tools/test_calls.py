@@ -1,4 +1,4 @@
-"""Tool calls in what a model writes, in the forms that models use."""
+"""Parsing tool calls from model output, in the formats that models use."""
 
 from __future__ import annotations
 

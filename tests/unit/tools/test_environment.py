@@ -25,7 +25,7 @@ def right(task: Task, text: str) -> bool:
 
 
 def misbehave(how: str) -> str:
-    """Do what a broken tool does."""
+    """Fail in the given way, as a broken tool would."""
     if how == "exit":
         os._exit(3)
     if how == "memory":
@@ -99,7 +99,7 @@ def test_a_verifier_that_compares_samples_is_rejected() -> None:
 
 
 def item(*texts: str, sample: int = 0) -> Item:
-    """An episode in which a tool answered every text but the last."""
+    """An episode in which a tool answered every text except the last."""
     turns: list[Turn] = []
     for number, text in enumerate(texts):
         turns.append(Turn("tool" if number % 2 else "assistant", text, 0, 0))

@@ -1,4 +1,4 @@
-"""Typed functions become tools: their JSON schema, the check of arguments, and results as text."""
+"""Typed functions become tools: their JSON schema, argument validation, and results as text."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_a_tool_travels_to_a_worker_by_name_or_by_value() -> None:
     assert pickle.loads(pickle.dumps(Tool(calculator))).schema == Tool(calculator).schema
     local = {"Field": Field, "Annotated": Annotated}
     source = "def halve(number: 'Annotated[int, Field(ge=2)]') -> int:\n    return number // 2\n"
-    exec(source, local)  # a function of a notebook: its module cannot be imported, and its types are strings
+    exec(source, local)  # a function defined in a notebook: its module cannot be imported, and its types are strings
     halve: Any = local["halve"]
     halve.__module__ = "__main__"
     sent: Any = unpack(pack(Named(Tool(halve))))
@@ -102,7 +102,7 @@ def test_a_tool_travels_to_a_worker_by_name_or_by_value() -> None:
 
 
 class Named:
-    """Something with a name that ``pack`` can send."""
+    """A named object that ``pack`` can serialise."""
 
     name = "named"
 

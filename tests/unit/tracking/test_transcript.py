@@ -1,4 +1,4 @@
-"""Episodes are shown turn by turn: marks, rewards of turns, the limit that ended them, and harmless control codes."""
+"""Episodes are shown turn by turn: markers, turn rewards, the limit that ended them, and escaped control codes."""
 
 from __future__ import annotations
 

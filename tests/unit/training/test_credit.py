@@ -140,7 +140,7 @@ def test_a_group_is_dead_when_no_advantage_differs_from_zero(credit: Credit, ver
 
 
 def test_length_and_truncation_decide_whether_a_group_is_dead() -> None:
-    """Penalties and masking can make a group with equal rewards alive, or one with different rewards dead."""
+    """Penalties and masking can create a learning signal in a group with equal rewards, or remove one."""
     samples = [sample(0, 0, tokens=8), sample(0, 1, tokens=2), sample(0, 2, tokens=2, finish="length")]
     equal, different = group(*[scored(1.0)] * 3, samples=samples), group(*map(scored, (1.0, 1.0, 2.0)), samples=samples)
     assert MEAN.dead(equal)
@@ -234,7 +234,7 @@ def test_step_rewards_need_the_text_offsets_of_tokens() -> None:
 
 
 def test_the_estimator_is_any_function() -> None:
-    """Max@2 of (0, 1, 3): the best sample adds 3 over 0 and 2 over 1, averaged over three pairs, times 3."""
+    """Max@2 of (0, 1, 3): the best sample adds 3 to one pair and 2 to another; the mean of (3, 2, 0) times 3 is 5."""
     credit = Credit(estimator=partial(max_at_k, k=2))
     rows = advantages(credit, group(scored(0.0), scored(1.0), scored(3.0)))
     assert [row[0] for row in rows] == pytest.approx([0.0, 1.0, 5.0])

@@ -168,7 +168,7 @@ def test_facts_describe_the_samples_that_are_compared() -> None:
 
 
 def test_dead_groups_and_step_rewards(outside: str) -> None:
-    """A group with equal rewards is alive if the parts differ. All spans of a sample have the same facts."""
+    """Groups with equal rewards have a learning signal if the parts differ. All spans share their sample's facts."""
     credit = Credit(estimator(f"{outside}:by_parts"))
     equal = [Verdict.scored(1.0, parts={"right": float(right)}) for right in (0, 1, 2)]
     assert not credit.dead(group(*equal, lengths=(2, 2, 2)))

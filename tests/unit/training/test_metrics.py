@@ -61,7 +61,7 @@ def test_the_metrics_of_a_step() -> None:
 
 
 def with_turns(sample: Sample, turns: int) -> Sample:
-    """Return an episode of ``turns`` turns of the policy, with a reply between every two."""
+    """Return an episode with ``turns`` policy turns and a reply between each two of them."""
     roles = (["assistant", "user"] * turns)[: 2 * turns - 1]
     return replace(sample, turns=tuple(Turn(role, "", 0, 0) for role in roles))
 

@@ -179,7 +179,7 @@ def test_a_task_without_a_key_is_verified_but_not_cached(tmp_path: Path, item) -
 def test_a_file_that_stays_locked_costs_one_timeout(
     tmp_path: Path, group, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """After the first timeout, the busy timeout of SQLite is 0."""
+    """After the first timeout, SQLite's busy timeout is set to 0."""
     path = tmp_path / "cache.sqlite"
     monkeypatch.setattr(caching, "BUSY_SECONDS", 0.05)
     other = sqlite3.connect(path, isolation_level=None)

@@ -1,4 +1,4 @@
-"""The inline pool: when items are verified, and that every item gets exactly one verdict."""
+"""The inline pool: the time at which items are verified, and exactly one verdict per item."""
 
 from __future__ import annotations
 

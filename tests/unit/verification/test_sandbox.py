@@ -329,7 +329,7 @@ def test_descendants_are_found_with_and_without_the_kernels_list(monkeypatch: py
 
 
 def test_counting_stops_at_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every process has a child here, so a full count would never end."""
+    """In this test every process has a child, so a full count would never end."""
     monkeypatch.setattr(supervisor, "_children", lambda pid: [pid + 1])
     assert supervisor.has_more_descendants(1, than=64)
     monkeypatch.setattr(supervisor, "_children", lambda pid: [pid + 1] if pid < 65 else [])

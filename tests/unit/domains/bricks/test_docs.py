@@ -1,4 +1,4 @@
-"""The code and the commands of docs/bricks.md run as written."""
+"""The code and the commands in docs/bricks.md run as written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Repair: findings between builds, rewards by turn, and examples of later turns."""
+"""Repair: feedback between builds, rewards per turn, and examples of later turns."""
 
 from __future__ import annotations
 

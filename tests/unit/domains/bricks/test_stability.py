@@ -97,12 +97,12 @@ def test_invalid_physics_are_rejected(key: str) -> None:
 def test_the_program_has_five_rows_per_brick() -> None:
     program = pull_program(equations(LEVER))
     assert program.rows == 10
-    # Two contacts with four points and two horizontal forces each, plus one column for the largest pull.
+    # Two contacts with four points and two horizontal forces each, plus one column for the largest tensile force.
     assert program.columns == 2 * (4 + 2) + 1
 
 
 def test_neighbours_support_each_other_by_pressing() -> None:
-    """Two posts that lean on each other have a smaller pull than a single post."""
+    """Two posts that lean on each other have a smaller tensile force than a single post."""
     post = [Brick(1, 1, 0, 0, 0), Brick(2, 1, 0, 0, 1), Brick(2, 1, 1, 0, 2)]
     other = [Brick(h, w, 5 - x - h, y, z) for h, w, x, y, z in post]
     lean = place([*post, *(brick._replace(x=brick.x + 1) for brick in other)], World())

@@ -99,7 +99,7 @@ def test_each_gauge_factor_needs_a_chiral_multiplet() -> None:
 
 @pytest.mark.parametrize("abelian", [0, 1])
 def test_light_exotics_equal_those_of_the_spectrum(abelian: int) -> None:
-    """Masses are computed for some random theories only: those with an unbroken electric charge or colour."""
+    """Masses are computed only for random theories with an unbroken electric charge or colour."""
     domain = make_domain("theories", limits={"groups": 2, "abelian": abelian, "largest": 4}, max_example_words=40)
     theories = [read(text) for _, text in itertools.islice(domain.examples(), 60)]  # type: ignore[attr-defined]
     worked_out = 0

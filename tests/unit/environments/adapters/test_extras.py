@@ -1,4 +1,4 @@
-"""Adapters without their packages, as a domain, and by import path."""
+"""Adapters without their packages installed, used as a domain, and loaded by import path."""
 
 from __future__ import annotations
 

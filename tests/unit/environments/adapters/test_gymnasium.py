@@ -1,4 +1,4 @@
-"""Gymnasium environments: text in and out, rewards of steps, seeds, and replay after lost workers."""
+"""Gymnasium environments: text in and out, step rewards, seeds, and replay after lost workers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MOVES = ["left", "down", "right", "up"]
 
 
 class Echo(gymnasium.Env):
-    """Texts as observations and actions; the episode ends with the word that the seed chose."""
+    """Observations and actions are texts; the episode ends when the word chosen by the seed is given."""
 
     observation_space = gymnasium.spaces.Text(100)
     action_space = gymnasium.spaces.Text(100)
@@ -34,7 +34,7 @@ class Echo(gymnasium.Env):
 
 
 def walk(task: Task, turns: list[str]) -> str:
-    """Slide along the upper row, which has no hole, and then downwards."""
+    """Slide along the top row, which has no hole, and then down."""
     return "up" if len(turns) < 8 else "down"
 
 

@@ -1,4 +1,4 @@
-"""TextArena games: alone and against an opponent, from seeds, and replayed after lost workers."""
+"""TextArena games: single-player and against an opponent, seeded, and replayed after lost workers."""
 
 from __future__ import annotations
 

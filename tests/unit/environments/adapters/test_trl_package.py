@@ -16,7 +16,7 @@ from steelyard.types import Task
 from tests.adapter_episodes import play_inline
 
 pytest.importorskip("trl", reason="needs the extra bench")
-pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # warnings of TRL and its dependencies
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # TRL and its dependencies issue warnings
 
 SCRIPT = [
     '<tool_call>\n{"name": "add", "arguments": {"number": 4}}\n</tool_call>',
