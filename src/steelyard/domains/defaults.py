@@ -109,7 +109,7 @@ def report_on(verdict: Verdict) -> Report:
         return Report(("part", "value"), (), said, (UNFINISHED,), good=False)
     rows = tuple(Row((name, f"{value:.4g}"), good=True) for name, value in verdict.parts.items())
     flaws = (verdict.reason,) if verdict.reason else ()
-    result = "success" if verdict.success else verdict.status if verdict.status == "rejected" else "no success"
+    result = "success" if verdict.success else verdict.status if verdict.status == "rejected" else "failed"
     return Report(("part", "value"), rows, flaws, (f"{result}: reward {verdict.reward:.4g}",), good=verdict.success)
 
 

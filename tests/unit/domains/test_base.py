@@ -75,7 +75,7 @@ def test_texts_are_drawn_by_default() -> None:
     assert long[-1] == "…"
     verdict = Verdict.rejected("no number", floor=-1.0)
     sheet = labels(NUMBERS.render([Artifact("7", "best", verdict=Verdict.scored(1.0)), Artifact("x", verdict=verdict)]))
-    assert sheet == ["7", "best", "reward 1.000 · no success", "x", "reward -1.000 · rejected", "no number"]
+    assert sheet == ["7", "best", "reward 1.000 · failed", "x", "reward -1.000 · rejected", "no number"]
 
 
 class Drawn(Numbers):
@@ -109,7 +109,7 @@ def test_a_report_shows_the_verdict() -> None:
     good = NUMBERS.report("2", {"number": 2})
     assert (good.good, good.summary) == (True, ("success: reward 1",))
     assert [row.cells for row in good.rows] == [("length", "1")]
-    assert NUMBERS.report("3", {"number": 2}).summary == ("no success: reward 0",)
+    assert NUMBERS.report("3", {"number": 2}).summary == ("failed: reward 0",)
     rejected = NUMBERS.report("x", {"number": 2})
     assert (rejected.good, rejected.summary[0][:8], rejected.flaws) == (False, "rejected", ("'x' is not a number",))
     with pytest.raises(DataError, match=r"KeyError: 'number'(.|\n)*--spec"):
