@@ -16,4 +16,4 @@ NEEDS_BUBBLEWRAP = pytest.mark.skipif(
     level_in_force() != "bubblewrap" and not os.environ.get(REQUIRE),
     reason=f"bubblewrap is unavailable here: the sandbox level is {describe_level()}",
 )
-LEVELS = ("floor", pytest.param("bubblewrap", marks=NEEDS_BUBBLEWRAP))
+LEVELS = ("basic", pytest.param("bubblewrap", marks=NEEDS_BUBBLEWRAP))

@@ -95,7 +95,7 @@ def require(output: str, *parts: str) -> None:
 def own_script(workspace: Workspace) -> None:
     workspace.write("evens.py", readme_blocks()[0])
     workspace.type("python evens.py")
-    require(workspace.type("steelyard eval runs/evens --split train"), "success", "pass@4")
+    require(workspace.type("steelyard eval runs/evens"), "5 training tasks", "success", "pass@4")
     require(workspace.type("steelyard sample runs/evens --prompt 'write 4'"), "write 4")
     require(workspace.type("steelyard train --resume runs/evens --run.steps 62"), "62")
 

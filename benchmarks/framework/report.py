@@ -146,9 +146,9 @@ def _figure_row(figure: Figure) -> dict[str, Cell]:
     return {
         "figure": figure.name,
         "measured": format_number(figure.value) + unit,
-        "bar": f"{figure.comparison} {format_number(figure.bar)}{unit}",
+        "target": f"{figure.comparison} {format_number(figure.bar)}{unit}",
         "spread": format_number(figure.spread),
-        "reached": "ok" if figure.ok else "**short**",
+        "met": "yes" if figure.ok else "**no**",
     }
 
 

@@ -24,7 +24,7 @@ from typing import Literal
 
 from steelyard.verification.sandbox import Level, RunLimits, describe_level, level_in_force, run_code
 
-Place = Literal["without", "floor", "bubblewrap"]
+Place = Literal["without", "basic", "bubblewrap"]
 MARK = "STEELYARD_ATTEMPT"
 """Environment variable set in all processes that an attempt starts, so that leftover ones can be found."""
 REQUIRE = "STEELYARD_REQUIRE_BUBBLEWRAP"
@@ -108,8 +108,8 @@ class Escape:
 
     name: str
     works: Callable[[Attempt], bool]
-    floor_stops: bool = False
-    """Whether the floor level is documented to stop this escape."""
+    basic_stops: bool = False
+    """Whether the basic level is documented to stop this escape."""
     needs_root: bool = False
     """Whether the escape needs root even without a sandbox."""
 
@@ -134,10 +134,10 @@ def escapes() -> list[Escape]:
 def levels() -> tuple[Level, ...]:
     """Return the levels available here; raise if bubblewrap is required but missing."""
     if level_in_force() == "bubblewrap":
-        return "floor", "bubblewrap"
+        return "basic", "bubblewrap"
     if os.environ.get(REQUIRE):
         raise RuntimeError(f"{REQUIRE} is set, but the sandbox level is {describe_level()}; install bubblewrap")
-    return ("floor",)
+    return ("basic",)
 
 
 def reach_by_tcp(attempt: Attempt) -> bool:
@@ -292,11 +292,11 @@ ESCAPES = (
     Escape("reading /proc/PARENT/environ", read_the_parents_environment),
     Escape("signal to the parent", signal_the_parent),
     Escape("opening /proc/sys for writing, as root", change_kernel_settings, needs_root=True),
-    Escape("fork bomb (128 processes)", bomb_with_forks, floor_stops=True),
-    Escape("grandchild with setsid outlives the run", outlive_the_run, floor_stops=True),
-    Escape("file of 10 GB, sparse, limits raised first", make_a_huge_sparse_file, floor_stops=True),
-    Escape("file of 256 MB, written, limits raised first", write_a_large_file, floor_stops=True),
-    Escape("memory of 10 GB, limits raised first", take_much_memory, floor_stops=True),
+    Escape("fork bomb (128 processes)", bomb_with_forks, basic_stops=True),
+    Escape("grandchild with setsid outlives the run", outlive_the_run, basic_stops=True),
+    Escape("file of 10 GB, sparse, limits raised first", make_a_huge_sparse_file, basic_stops=True),
+    Escape("file of 256 MB, written, limits raised first", write_a_large_file, basic_stops=True),
+    Escape("memory of 10 GB, limits raised first", take_much_memory, basic_stops=True),
 )
 
 

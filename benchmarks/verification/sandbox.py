@@ -1,4 +1,4 @@
-"""Bubblewrap stops every escape attempt, and the floor level stops the ones it is documented to stop.
+"""Bubblewrap stops every escape attempt, and the basic level stops the ones it is documented to stop.
 
 Every escape in ``escapes.py`` is attempted without a sandbox (where it must work, otherwise stopping it proves nothing)
 and at each level available on this machine. An escape counts as stopped if it was stopped in every round.
@@ -42,11 +42,11 @@ def measure(quick: bool, progress: Progress) -> Result:
 
 def figures(outcomes: Table, seconds: Mapping[Level, Sequence[float]]) -> tuple[Figure, ...]:
     names = [escape.name for escape in escapes()]
-    claimed = [escape.name for escape in escapes() if escape.floor_stops]
+    claimed = [escape.name for escape in escapes() if escape.basic_stops]
     working = sum(all(outcome.worked for outcome in outcomes["without"][name]) for name in names)
     found = [
         Figure("escapes that work without a sandbox", working, ">=", len(names)),
-        Figure("claimed escapes stopped by the floor", stopped(outcomes["floor"], claimed), ">=", len(claimed)),
+        Figure("claimed escapes stopped by the basic level", stopped(outcomes["basic"], claimed), ">=", len(claimed)),
     ]
     if "bubblewrap" in outcomes:
         found.append(Figure("escapes stopped by bubblewrap", stopped(outcomes["bubblewrap"], names), ">=", len(names)))
@@ -69,7 +69,7 @@ def row(escape: Escape, outcomes: Table) -> dict[str, Cell]:
         if place == "without":
             cells["without a sandbox"] = "works" if worked == count else f"works in {worked} of {count}"
         else:
-            claimed = place == "bubblewrap" or escape.floor_stops
+            claimed = place == "bubblewrap" or escape.basic_stops
             kept = "stopped" if claimed else "stopped, not guaranteed"
             cells[place] = {0: kept, count: "**not stopped**"}.get(worked, f"**works in {worked} of {count}**")
     return cells

@@ -55,7 +55,7 @@ class MissingExtraError(SteelyardError):
     """An optional dependency is not installed."""
 
     def __init__(self, feature: str, extra: str) -> None:
-        super().__init__(f"{feature} needs an optional package: pip install 'steelyard[{extra}]'")
+        super().__init__(f"missing optional package for {feature}: pip install 'steelyard[{extra}]'")
 
 
 class Invalid(Exception):  # noqa: N818 - a verdict raised by verifiers, not a program error

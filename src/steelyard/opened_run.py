@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -116,7 +117,7 @@ class Run:
         ``temperature`` defaults to the evaluation temperature.
         """
         config = self.config
-        chosen = self._tasks(split, tasks) if prompt is None else _own_tasks(prompt, spec)
+        chosen = self._tasks(split or self._default_split(), tasks) if prompt is None else _own_tasks(prompt, spec)
         verified = prompt is None or spec is not None or isinstance(prompt, Task)
         verifier = build_verifier(config, self._parts) if verified and not self._missing("verifier", "tools") else None
         with quiet_engines(), closing(self._trial_pool(verifier)) as opened:
@@ -137,13 +138,14 @@ class Run:
         """Measure reward, success and pass@k on a split (default: held-out tasks if any, otherwise training tasks)."""
         config, wanted = self.config, samples or max(k)
         self._require("domain", "verifier", "tools")
+        split = split or self._default_split()
         chosen = self._tasks(split, tasks or config.evaluate.tasks)
         verifier = build_verifier(config, self._parts)
         with quiet_engines():
             policy = self._open(checkpoint).policy
             with closing(build_pool(config, verifier, self._parts)) as opened:
                 sampler, pool = with_episodes(config, policy, verifier, build_sampler(config, policy), opened)
-                return build_evaluator(config, sampler, pool, chosen, samples=wanted, ks=k).run()
+                return replace(build_evaluator(config, sampler, pool, chosen, samples=wanted, ks=k).run(), split=split)
 
     def resume(self, steps: int | None = None) -> Run:
         """Continue from the newest checkpoint up to ``steps`` steps in total (default: ``run.steps``)."""
@@ -175,9 +177,13 @@ class Run:
             self._opened = (checkpoint, open_policy(self.config, self.folder, checkpoint, self._parts))
         return self._opened[1]
 
-    def _tasks(self, split: Split | None, count: int) -> list[Task]:
+    def _default_split(self) -> Split:
+        self._require("domain")
+        return default_split(self.config, self._parts)
+
+    def _tasks(self, split: Split, count: int) -> list[Task]:
         self._require("domain", "tasks")
-        return tasks_of_split(self.config, split or default_split(self.config, self._supplied), count, self._parts)
+        return tasks_of_split(self.config, split, count, self._parts)
 
     def _trial_pool(self, verifier: AnyVerifier | None) -> Pool:
         if verifier is not None:

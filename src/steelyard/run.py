@@ -59,7 +59,7 @@ def run_locked(lock: RunLock, config: Config, supplied: Supplied, *, resume: boo
 
 
 def run_and_report(config: Config, supplied: Supplied, *, resume: bool, overwrite: bool = False) -> None:
-    """Run from Python. If a signal stops the run, print how to resume it, as the command line does."""
+    """Run from Python. Print where the run is or, if a signal stopped it, how to resume it."""
     folder, needed = run_folder(config), config.run.supplied
     given = "".join(f", {part}=…" for part in needed)
     again = f"steelyard.open_run({str(folder)!r}{given}).resume()" if needed else resume_command(folder)
@@ -77,6 +77,8 @@ def run_and_report(config: Config, supplied: Supplied, *, resume: bool, overwrit
             f"stopped after step {trainer.step} of {trainer.settings.steps}; everything is saved. Resume with:\n"
             f"  {again}"
         )
+    elif config.tracking.console:
+        _tell(f"done: {trainer.step} steps, in {folder}")
 
 
 def _tell(line: str) -> None:

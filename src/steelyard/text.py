@@ -46,6 +46,11 @@ def shown(value: object, longest: int = LINE) -> str:
     return shortened(repr(value), longest)
 
 
+def with_unit(number: int, noun: str) -> str:
+    """Format a count with its unit, such as ``1 task`` or ``2 tasks``."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
 def _visible(character: str) -> str:
     code = ord(character)
     if code < 0x20:

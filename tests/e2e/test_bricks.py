@@ -38,7 +38,7 @@ TRAIN = (
 def test_a_run_makes_its_own_warm_start_and_resumes_without_another(call: Call) -> None:
     trained = call("train", "bricks", *TRAIN)
     assert trained.code == 0, trained.err
-    assert "warm start (8)" in trained.err
+    assert "warm start: 8 updates" in trained.err
     run = Path("runs/bricks")
     before = (run / "warmstart" / "model.safetensors").stat().st_mtime_ns
     assert "[warmstart]" in (run / "config.toml").read_text(encoding="utf-8")

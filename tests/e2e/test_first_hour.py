@@ -46,7 +46,7 @@ def test_from_init_to_samples(call: Call, folder: Path, monkeypatch: pytest.Monk
 
     judged = call("eval", "runs/numbers", "--k", "1,2,8", "--tasks", "4", "--evaluate.temperature", "0.5")
     assert judged.code == 0
-    assert "runs/numbers at step 6: 4 held_out tasks × 8 samples, temperature 0.5 (evaluate.temperature)" in judged.out
+    assert "runs/numbers at step 6: 4 held-out tasks × 8 samples, temperature 0.5 (evaluate.temperature)" in judged.out
     for text in ("best of 8", "pass@8", "distinct outputs"):
         assert text in judged.out
 

@@ -45,7 +45,7 @@ def test_the_example_trains_the_real_model(call: Call) -> None:
         assert long in program
         program = program.replace(long, short)
     program = program.replace('recipe="text",', 'recipe="text", evaluate={"every": 0}, optimiser={"warmup_steps": 0},')
-    exec(compile(program, "models.md", "exec"), {})
+    exec(compile(program, "models.md", "exec"), {"__name__": "__main__"})
     (row,) = read_metrics(Path("runs/plus/metrics.jsonl"))
     assert row["reward/mean"] > 0, "prompted through its chat template, the model answers"
     config = Path("runs/plus/config.toml").read_text()

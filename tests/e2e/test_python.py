@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -111,19 +112,35 @@ if __name__ == "__main__":
 """
 
 
-def test_the_command_line_evaluates_samples_and_resumes_the_run_of_a_script(folder: Path, call: Call) -> None:
+def test_the_command_line_evaluates_samples_and_resumes_the_run_of_a_script(
+    folder: Path, call: Call, caplog: pytest.LogCaptureFixture
+) -> None:
     Path("script.py").write_text(SCRIPT, encoding="utf-8")
     subprocess.run([sys.executable, "script.py"], check=True, capture_output=True)
     evaluated = call("eval", "runs/letters")
     assert evaluated.code == 0, evaluated.err
-    assert "1 held_out tasks" in evaluated.out
+    assert "1 held-out task ×" in evaluated.out
     assert call("eval", "runs/letters", "--split", "train").code == 0
     sampled = call("sample", "runs/letters", "--prompt", "say a")
     assert sampled.code == 0, sampled.err
     (folder / "runs/letters").rename(folder / "runs/moved")
     resumed = call("train", "--resume", "runs/moved", "--run.steps", "3")
     assert resumed.code == 0, resumed.err
+    assert "code has changed" not in caplog.text, "the script is the same as main program and as imported module"
     assert steelyard.open_run("runs/moved").step == 3
+    Path("script.py").write_text(SCRIPT.replace("/ 4", "/ 5"), encoding="utf-8")
+    assert call("train", "--resume", "runs/moved", "--run.steps", "4").code == 0
+    assert "code has changed since the run was last trained (script)" in caplog.text
+
+
+def test_a_verifier_in_a_script_outside_the_working_directory_is_not_named(folder: Path) -> None:
+    (folder / "elsewhere").mkdir()
+    (folder / "elsewhere" / "script.py").write_text(SCRIPT, encoding="utf-8")
+    subprocess.run([sys.executable, "elsewhere/script.py"], check=True, capture_output=True)
+    run = steelyard.open_run("runs/letters")
+    assert run.config.verify.verifier is None
+    with pytest.raises(steelyard.SteelyardError, match=r"open_run\('.*', verifier=…\)"):
+        run.evaluate()
 
 
 def test_a_script_that_trains_when_it_is_imported_is_reported(call: Call) -> None:
@@ -137,12 +154,23 @@ def test_verifiers_and_tasks_given_by_name_work_on_the_command_line(call: Call) 
     Path("letters.py").write_text("def score(task, text):\n    return 'a' in text\n", encoding="utf-8")
     Path("tasks.jsonl").write_text('{"prompt": "say a"}\n{"prompt": "say b"}\n', encoding="utf-8")
     steelyard.train(model=SMALL["model"], tasks="tasks.jsonl", verifier="letters:score", recipe=SMALL, run={"steps": 1})
-    judged = call("eval", "runs/run", "--split", "train")
-    assert judged.code == 0, judged.err
-    assert "2 train tasks" in judged.out
-    none_held_out = call("eval", "runs/run")
-    assert none_held_out.code == 2
-    assert "no tasks are held out" in none_held_out.err
+    evaluated = call("eval", "runs/run", "--split", "train")
+    assert evaluated.code == 0, evaluated.err
+    assert "2 training tasks ×" in evaluated.out
+
+
+def test_python_and_the_command_line_use_the_training_tasks_if_none_are_held_out(call: Call) -> None:
+    Path("letters.py").write_text("def score(task, text):\n    return 'a' in text\n", encoding="utf-8")
+    run = steelyard.train(tasks=["say a", "say b"], verifier="letters:score", recipe=SMALL, run={"steps": 1})
+    assert repr(run.evaluate(k=(1,))).startswith("Evaluation(2 training tasks: reward ")
+    evaluated, sampled = call("eval", "runs/run", "--k", "1"), call("sample", "runs/run", "--n", "1")
+    assert (evaluated.code, sampled.code) == (0, 0), evaluated.err + sampled.err
+    assert "2 training tasks (no tasks are held out) × 1 sample, temperature" in evaluated.out
+    assert "1 training task (no tasks are held out), temperature" in sampled.out
+    assert json.loads(call("eval", "runs/run", "--json").out)["split"] == "train"
+    requested = call("eval", "runs/run", "--split", "held_out")
+    assert requested.code == 2
+    assert "set tasks.held_out" in requested.err
 
 
 def test_arguments_replace_the_tasks_and_verifier_of_the_recipe() -> None:

@@ -83,7 +83,7 @@ def test_a_run_draws_the_samples_it_shows(trained: Path) -> None:
 def test_from_a_run_to_an_ldraw_file(call: Call, trained: Path) -> None:
     made = call("render", "runs/tiny", "--tasks", "2", "--n", "3")
     assert made.code == 0, made.err
-    assert "runs/tiny at step 2: 2 held_out tasks × 3 samples" in made.out
+    assert "runs/tiny at step 2: 2 held-out tasks × 3 samples" in made.out
     shelves = sorted((trained / "renders" / "step-00000002").iterdir())
     assert [shelf.name[:3] for shelf in shelves] == ["01-", "02-"]
     for shelf in shelves:

@@ -27,7 +27,7 @@ SMALL = (
 def test_a_run_from_the_warm_start_to_samples(call: Call) -> None:
     trained = call("train", "theories", *SMALL, "--run.steps", "2", "--checkpoint.every", "1")
     assert trained.code == 0, trained.err
-    assert "warm start (4)" in trained.err
+    assert "warm start: 4 updates" in trained.err
     run = Path("runs/theories")
     rows = read_metrics(run / "metrics.jsonl")
     assert rows[-1]["share/scored"] == 1.0
@@ -58,7 +58,7 @@ def test_from_a_run_to_an_atlas_and_a_model_file(call: Call) -> None:
 
     told = call("report", "runs/theories", "--n", "4", "--tasks", "2")
     assert told.code == 0, told.err
-    assert re.search(r"distinct theories among \d+ consistent ones \(8 samples, 8 readable\)", told.out)
+    assert re.search(r"\d+ of 8 samples are consistent theories \(8 readable\)", told.out)
     assert "<h1>runs/theories at step 2</h1>" in (run / "report.html").read_text(encoding="utf-8")
 
     made = call("render", "runs/theories", "--n", "3")

@@ -49,9 +49,9 @@ def test_bubblewrap_stops_the_escape(escape: Escape) -> None:
 
 
 @every_escape
-def test_the_floor_stops_the_documented_escapes(escape: Escape) -> None:
-    outcome = attempt_escape(escape, "floor")
-    assert not (outcome.worked and escape.floor_stops)
+def test_the_basic_stops_the_documented_escapes(escape: Escape) -> None:
+    outcome = attempt_escape(escape, "basic")
+    assert not (outcome.worked and escape.basic_stops)
     assert outcome.left_running == 0
 
 

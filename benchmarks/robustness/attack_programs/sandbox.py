@@ -70,7 +70,7 @@ def read_the_keyring(level: Level) -> Callable[[Path], str | None]:
 
 
 def replace_folder_by_link(folder: Path) -> str | None:
-    """Replace the program's own folder with a link to one of the caller's, which the ``floor`` level permits."""
+    """Replace the program's own folder with a link to one of the caller's, which is possible at the basic level."""
     private, moved = folder / "private", folder / "moved"
     private.mkdir()
     (private / "key").write_text("x", encoding="ascii")
@@ -85,7 +85,7 @@ print("done")
 """
     before, tempfile.tempdir = tempfile.tempdir, str(folder)
     try:
-        ran = run_code(code, level="floor")
+        ran = run_code(code, level="basic")
     finally:
         tempfile.tempdir = before
     if "done" not in ran.stdout:
@@ -109,7 +109,7 @@ def bomb(level: Level, *, sessions: bool) -> Callable[[Path], str | None]:
     return run
 
 
-LEVELS: tuple[Level, ...] = ("floor", "bubblewrap") if level_in_force() == "bubblewrap" else ("floor",)
+LEVELS: tuple[Level, ...] = ("basic", "bubblewrap") if level_in_force() == "bubblewrap" else ("basic",)
 ATTACKS = (
     *(Attack("sandbox", f"reading the caller's session keyring, {level}", read_the_keyring(level)) for level in LEVELS),
     Attack("sandbox", "a link in place of the scratch folder", replace_folder_by_link),

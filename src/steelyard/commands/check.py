@@ -22,7 +22,7 @@ from steelyard.commands.inputs.target import add_trust
 from steelyard.commands.output.screen import CountedSampler, loading, positive, stdout
 from steelyard.config import Config
 from steelyard.errors import ConfigError
-from steelyard.text import printable
+from steelyard.text import printable, with_unit
 from steelyard.tracking.bars import progress_bar
 from steelyard.tracking.figures import duration, number
 from steelyard.tracking.shown import select_samples
@@ -138,10 +138,10 @@ def _verify_twice(
     """Sample all tasks, then verify the samples twice."""
     start = time.perf_counter()
     with closing(pool):
-        with progress_bar(f"sampling {len(tasks)} tasks × {samples}", len(tasks) * samples) as advance:
+        with progress_bar(f"sampling {with_unit(len(tasks), 'task')}", len(tasks) * samples, "sample") as advance:
             samples_by_task = _sample(config, CountedSampler(sampler, advance), tasks, samples)
         sampling = time.perf_counter() - start
-        with progress_bar("verifying twice", 2 * len(tasks)) as advance:
+        with progress_bar("verifying twice", 2 * len(tasks), "group") as advance:
             (first, seconds), (second, seconds_again) = (
                 _verify(pool, tasks, samples_by_task, advance) for _ in range(2)
             )
@@ -167,10 +167,10 @@ def _play(
     total = sum(request.count for request in requests)
     start = time.perf_counter()
     with closing(verdicts):
-        with progress_bar(f"playing {total} episodes", total) as advance:
+        with progress_bar("playing", total, "episode") as advance:
             groups = collect(CountedSampler(sampler, advance), verdicts, requests, build_decoding(config))
         playing = time.perf_counter() - start
-        with progress_bar("replying again", recording.rounds) as advance:
+        with progress_bar("replying again", recording.rounds, "round") as advance:
             again = recording.ask_again(advance)
     report = summarise_episodes(groups, answers=again.answers, seconds=again.seconds, same=again.same)
     return _Trial(groups, [], again.seconds, playing, prompts, report)

@@ -55,7 +55,7 @@ def _packages(console: Console) -> None:
     found = [f"python {platform.python_version()}"]
     found += [f"{package} {installed(package) or '(not installed)'}" for package in CORE]
     console.print("[bold]packages[/bold]  " + ", ".join(found))
-    table = Table("extra", "", "enables", title="extras", title_justify="left", title_style="bold")
+    table = Table("extra", "status", "enables", title="extras", title_justify="left", title_style="bold")
     for name, extra in EXTRAS.items():
         versions = ", ".join(f"{package} {installed(package)}" for package in extra.packages if installed(package))
         install = f"[yellow]pip install 'steelyard\\[{name}]'[/yellow]"

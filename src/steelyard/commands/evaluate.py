@@ -9,19 +9,20 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from typing import TYPE_CHECKING, Any, get_args
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
 from steelyard.commands import FAILED
-from steelyard.commands.inputs.groups import temperature_note, temperature_of
+from steelyard.commands.inputs.groups import add_split, tasks_note, temperature_note, temperature_of
 from steelyard.commands.inputs.target import Target, add_target, open_policy, resolve
 from steelyard.commands.output.screen import CountedSampler, loading, positive, stdout
 from steelyard.defaults import REPORTED_KS
 from steelyard.domains.base import Split
 from steelyard.environments.base import LIMITS
 from steelyard.errors import ConfigError
-from steelyard.text import printable
+from steelyard.text import printable, with_unit
 from steelyard.tracking.bars import progress_bar
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="K,K",
         help="values of k for pass@k (default: %(default)s)",
     )
-    parser.add_argument("--split", choices=get_args(Split), default="held_out", help="task split (default: held_out)")
+    add_split(parser)
     parser.add_argument("--tasks", type=positive, metavar="N", help="number of tasks (default: evaluate.tasks)")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
 
@@ -57,14 +58,14 @@ def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
             f"(or --tasks.file … and --verify.verifier …)"
         )
     start = time.perf_counter()
-    label, tasks, found = _evaluate(target, arguments.split, arguments.tasks, samples, ks)
-    facts: dict[str, Any] = {"model": label, "split": arguments.split, "tasks": tasks, "samples": samples}
+    label, tasks, note, found = _evaluate(target, arguments.split, arguments.tasks, samples, ks)
+    facts: dict[str, Any] = {"model": label, "split": found.split, "tasks": tasks, "samples": samples}
     facts["temperature"] = temperature_of(target.config)
     if arguments.json:
         report = facts | _plain(found) | {"seconds": round(time.perf_counter() - start, 3)}
         print(json.dumps(report, indent=1))
     else:
-        _show(facts, found, temperature_note(target.config))
+        _show(facts, found, note, temperature_note(target.config))
     return FAILED if math.isnan(found.reward.mean) else 0
 
 
@@ -79,30 +80,34 @@ def _ks(text: str) -> list[int]:
 
 
 def _evaluate(
-    target: Target, split: Split, count: int | None, samples: int, ks: Sequence[int]
-) -> tuple[str, int, Evaluation]:
+    target: Target, split: Split | None, count: int | None, samples: int, ks: Sequence[int]
+) -> tuple[str, int, str, Evaluation]:
+    """Return the model's label, the number of tasks, their description and the results."""
     with loading("torch and the model"):
         from steelyard.compose import (
             build_evaluator,
             build_pool,
             build_sampler,
             build_verifier,
+            default_split,
             tasks_of_split,
             with_domain,
             with_episodes,
         )
 
         config, supplied = target.config, with_domain(target.config)
-        tasks = tasks_of_split(config, split, count or config.evaluate.tasks, supplied)
+        used = split or default_split(config, supplied)
+        tasks = tasks_of_split(config, used, count or config.evaluate.tasks, supplied)
         verifier, opened = build_verifier(config, supplied), open_policy(target, supplied)
         sampler = build_sampler(config, opened.policy)
         pool = build_pool(config, verifier, supplied)
         sampler, pool = with_episodes(config, opened.policy, verifier, sampler, pool)
-    progress = progress_bar(f"sampling {len(tasks)} tasks × {samples}", len(tasks) * samples)
+    progress = progress_bar(f"sampling {with_unit(len(tasks), 'task')}", len(tasks) * samples, "sample")
     with closing(pool), progress as advance:
         counted = CountedSampler(sampler, advance)
         evaluator = build_evaluator(config, counted, pool, tasks, samples=samples, ks=ks)
-        return opened.label, len(tasks), evaluator.run()
+        found = replace(evaluator.run(), split=used)
+    return opened.label, len(tasks), tasks_note(len(tasks), config, split, supplied.domain), found
 
 
 def _plain(found: Evaluation) -> dict[str, Any]:
@@ -120,8 +125,8 @@ def _plain(found: Evaluation) -> dict[str, Any]:
     } | ({"episodes": dict(found.episodes)} if found.episodes else {})
 
 
-def _show(facts: dict[str, Any], found: Evaluation, temperature: str) -> None:
-    title = f"{facts['model']}: {facts['tasks']} {facts['split']} tasks × {facts['samples']} samples, {temperature}"
+def _show(facts: dict[str, Any], found: Evaluation, tasks: str, temperature: str) -> None:
+    title = f"{facts['model']}: {tasks} × {with_unit(facts['samples'], 'sample')}, {temperature}"
     table = Table("", "mean", "95% interval")
     table.columns[1].justify = "right"
     rows = [

@@ -40,6 +40,7 @@ from steelyard.planning.plan import (
 )
 from steelyard.planning.rates import Efficiency
 from steelyard.planning.simulation import Spread
+from steelyard.text import with_unit
 from steelyard.trust import DOMAIN, load_recipe
 
 LARGE = 20_000
@@ -377,10 +378,11 @@ def _verdict(fits: bool) -> str:
 def _show_step(console: Console, work: PlannedRun, site: Deployment, found: Prediction) -> None:
     outcome, pipeline = found.outcome, found.pipeline
     table = Table("phase", "seconds", "busy", "by", title="time per step", title_justify="left", title_style="bold")
-    replicas = f"{site.replicas:,} replicas of {site.tensor} on {site.sampling}, {pipeline.rows} rows each"
+    replicas = f"{with_unit(site.replicas, 'replica')} of {with_unit(site.tensor, 'GPU')} on {site.sampling}"
+    replicas += f", {with_unit(pipeline.rows, 'row')} each"
     checks = f"{site.cores:,} cores, after the last sample"
     ranks = f"{site.learners}: scoring {found.score:.3g}, update {found.update:.3g}, traffic {found.traffic:.3g}"
-    sent = f"{amount(found.published)} to {site.sampling.nodes:,} nodes{', by a tree' if site.tree else ''}"
+    sent = f"{amount(found.published)} to {with_unit(site.sampling.nodes, 'node')}{', by a tree' if site.tree else ''}"
     for phase, by in {"samplers": replicas, "verifiers": checks, "learner": ranks, "publication": sent}.items():
         table.add_row(phase, f"{outcome.phases[phase]:.3g}", f"{outcome.busy[phase]:.0%}", by)
     table.add_row("controller", "", f"{outcome.busy['controller']:.0%}", f"{1e3 * site.controller:.2g} ms per sample")
@@ -402,7 +404,7 @@ def assumptions(config: Config, work: PlannedRun, site: Deployment, found: Predi
         f"data sheets: {sheet}; {reached} of these values are reached",
         "2 FLOPs per token and parameter forward, 4 backward (2 under LoRA), 2 more with gradient checkpointing",
         f"completions of {work.length.mean:,.0f} tokens, {lengths}; verification in {site.check.mean:.3g} s, {checks}",
-        f"samplers run each prompt once per {found.pipeline.subgroup} samples; the learner, with every completion",
+        f"samplers process a prompt once per {with_unit(found.pipeline.subgroup, 'sample')}, the learner for each one",
         f"weights are sent at {site.publish / GIGA:.3g} GB/s; learners exchange {_speed(site):.3g} GB/s while working",
         _engine(config, site),
     ]

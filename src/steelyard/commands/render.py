@@ -22,16 +22,16 @@ from steelyard.commands.inputs.artifact_files import (
     open_domain,
     read_artifact,
 )
-from steelyard.commands.inputs.groups import sample_groups, temperature_note
+from steelyard.commands.inputs.groups import add_split, sample_groups, tasks_note, temperature_note
 from steelyard.commands.inputs.target import Target, add_target, resolve
 from steelyard.commands.output.files import format_of, write_file
 from steelyard.commands.output.gallery import TaskGallery, folder_names, write_gallery
 from steelyard.commands.output.screen import positive, print_line, stderr
 from steelyard.domains.artifacts import Artifact, ColourBy
-from steelyard.domains.base import Domain, Split, title_of
+from steelyard.domains.base import Domain, title_of
 from steelyard.domains.registry import is_domain
 from steelyard.errors import ConfigError
-from steelyard.text import one_line
+from steelyard.text import one_line, with_unit
 from steelyard.types import Task
 
 if TYPE_CHECKING:
@@ -59,9 +59,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--tasks", type=positive, default=1, metavar="N", help="for a run: number of tasks (default: 1)"
     )
-    parser.add_argument(
-        "--split", choices=get_args(Split), default="held_out", help="for a run: task split (default: held_out)"
-    )
+    add_split(parser, "for a run: ")
 
 
 def epilog() -> str:
@@ -105,7 +103,8 @@ def _render_run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
         write_gallery(domain, group, folder / name, title=_title(domain, group.task, opened), **style)
         for name, group in zip(folder_names(groups), groups, strict=True)
     ]
-    drawn = f"{len(groups)} {arguments.split} tasks × {arguments.n} samples, {temperature_note(target.config)}"
+    tasks = tasks_note(len(groups), target.config, arguments.split, domain)
+    drawn = f"{tasks} × {with_unit(arguments.n, 'sample')}, {temperature_note(target.config)}"
     print_line(f"{opened.label}: {drawn}, in {folder}")
     best = _print_galleries(galleries)
     if best is not None:

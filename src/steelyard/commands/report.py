@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
-from typing import get_args
 
 from rich.table import Table
 from rich.text import Text
@@ -21,12 +20,12 @@ from steelyard.commands.inputs.artifact_files import (
     open_domain,
     read_artifact,
 )
-from steelyard.commands.inputs.groups import sample_groups, temperature_note
+from steelyard.commands.inputs.groups import add_split, sample_groups, tasks_note, temperature_note
 from steelyard.commands.inputs.target import add_target, resolve
 from steelyard.commands.output.files import write_file
 from steelyard.commands.output.screen import positive, print_line, stdout
 from steelyard.domains.artifacts import Artifact, Summary
-from steelyard.domains.base import Split, artifact_text, title_of
+from steelyard.domains.base import artifact_text, title_of
 from steelyard.domains.registry import is_domain
 from steelyard.errors import ConfigError
 
@@ -41,9 +40,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--tasks", type=positive, default=16, metavar="N", help="for a run: number of tasks (default: 16)"
     )
-    parser.add_argument(
-        "--split", choices=get_args(Split), default="held_out", help="for a run: task split (default: held_out)"
-    )
+    add_split(parser, "for a run: ")
     parser.add_argument("--out", metavar="FILE", help="HTML file to write (default: RUN/report.html or report.html)")
 
 
@@ -70,7 +67,8 @@ def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
         for group in groups
         for sample, verdict in zip(group.samples, group.verdicts, strict=True)
     ]
-    print_line(temperature_note(target.config))
+    tasks = tasks_note(len(groups), target.config, arguments.split, domain)
+    print_line(f"{tasks}, {temperature_note(target.config)}")
     out = Path(arguments.out) if arguments.out else Path(target.run or ".") / "report.html"
     return _show(domain.summary(artifacts, title=opened.label), out)
 

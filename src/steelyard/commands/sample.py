@@ -10,14 +10,13 @@ import json
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import get_args
 
 from rich.console import Console
 from rich.rule import Rule
 from rich.text import Text
 
 from steelyard.commands.inputs.artifact_files import json_object
-from steelyard.commands.inputs.groups import NOT_SCORED, sample_groups, temperature_note
+from steelyard.commands.inputs.groups import NOT_SCORED, add_split, sample_groups, tasks_note, temperature_note
 from steelyard.commands.inputs.target import Target, add_target, resolve
 from steelyard.commands.output.files import write_file
 from steelyard.commands.output.screen import positive, print_line, stdout
@@ -25,7 +24,7 @@ from steelyard.config import Config
 from steelyard.data.tasks import fill_template
 from steelyard.defaults import SHOWN_SAMPLES, SHOWN_TASKS
 from steelyard.domains.artifacts import TextSpan
-from steelyard.domains.base import Domain, Split
+from steelyard.domains.base import Domain
 from steelyard.domains.registry import make_domain
 from steelyard.errors import ConfigError, SteelyardError
 from steelyard.text import printable
@@ -50,7 +49,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--tasks", type=positive, default=SHOWN_TASKS, metavar="N", help="number of tasks (default: %(default)s)"
     )
-    parser.add_argument("--split", choices=get_args(Split), default="held_out", help="task split (default: held_out)")
+    add_split(parser)
     parser.add_argument(
         "--prompt", metavar="TEXT", help="sample from this prompt instead of the tasks, without scoring"
     )
@@ -92,7 +91,8 @@ def run(arguments: argparse.Namespace, overrides: Sequence[str]) -> int:
         target, arguments.n, split=arguments.split, count=arguments.tasks, own=tasks, scored=scored, domain=domain
     )
     console = stdout()
-    console.print(temperature_note(target.config), style="dim", markup=False)
+    notes = [] if own is not None else [tasks_note(len(groups), target.config, arguments.split, domain)]
+    console.print(", ".join([*notes, temperature_note(target.config)]), style="dim", markup=False)
     for group in groups:
         _show(console, opened.label, group, domain)
     if own is not None and scored and (missing := _missing_columns(target.config, own, groups, domain)):

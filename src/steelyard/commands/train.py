@@ -91,7 +91,7 @@ def _report_end(trainer: Trainer, folder: Path) -> int:
         quoted = shlex.quote(str(folder))
         lines += [
             f"done: {trainer.step} steps, in {folder}",
-            f"  steelyard eval {quoted}      measure pass@k on held-out tasks",
+            f"  steelyard eval {quoted}      measure reward, success and pass@k",
             f"  steelyard sample {quoted}    print some samples",
             f"  {resume_command(folder)} --run.steps {2 * trainer.step}    train longer",
         ]

@@ -80,7 +80,8 @@ def make_judge(
     steps = judge.updates
     lr = Schedule("cosine", judge.lr, LAST * judge.lr, steps, min(judge.warmup_steps, steps - 1))
     model, accuracies = _classifier(policy, judge.seed), list[float]()
-    bar = progress_bar("judge", steps) if config.tracking.console else nullcontext(lambda *_: None)
+    shown = config.tracking.console
+    bar = progress_bar("training the judge", steps, "update") if shown else nullcontext(lambda *_: None)
     stop = StopRequest()
     with stopping_on_signals(stop.request, "update"), bar as advance:
         for loss, accuracy in train_judge(model, policy.tokenizer, _pairs(config, judge, policy, examples), lr):

@@ -197,9 +197,11 @@ def tasks_of_split(
 
 def default_split(config: Config, supplied: Supplied = NOTHING_SUPPLIED) -> Split:
     """Return the held-out split, or the training split if no tasks are held out."""
-    tasks = config.tasks
+    domain, tasks = build_domain(config, supplied), config.tasks
+    if domain is not None:
+        return "train" if domain.size("held_out") == 0 else "held_out"
     listed = tasks is not None and (tasks.held_out > 0 or tasks.eval_file is not None)
-    return "held_out" if config.has_domain or listed or supplied.eval_tasks is not None else "train"
+    return "held_out" if listed or supplied.eval_tasks is not None else "train"
 
 
 def _listed_tasks(tasks: configs.TasksConfig) -> list[Task]:

@@ -12,7 +12,7 @@ from types import ModuleType
 
 from steelyard.compose.supplied import Supplied, build_domain, build_tools
 from steelyard.config import Config
-from steelyard.verification import load_function
+from steelyard.verification import importable_name, load_function
 
 
 def verifier_code(config: Config, supplied: Supplied) -> dict[str, str]:
@@ -54,16 +54,21 @@ def _files_of(module: ModuleType) -> dict[str, Path]:
     while start is not None and waiting:
         one = waiting.pop()
         file = _file(one)
-        if file is None or one.__name__ in found or _package(one) == "steelyard":
+        if file is None or _name(one) in found or _package(one) == "steelyard":
             continue
         if _package(one) == _package(module) or (file.is_relative_to(start.parent) and not _installed(file)):
-            found[one.__name__] = file
+            found[_name(one)] = file
             waiting.extend(_used_by(one))
     return found
 
 
 def _package(module: ModuleType) -> str:
-    return module.__name__.partition(".")[0]
+    return _name(module).partition(".")[0]
+
+
+def _name(module: ModuleType) -> str:
+    """Return the same name for a script as main program and as imported module, so that both have the same hashes."""
+    return importable_name(module) or module.__name__
 
 
 def _installed(file: Path) -> bool:

@@ -107,7 +107,8 @@ def make_warm_start(
     progress = Store(folder.with_name(f".{folder.name}.progress"), keep_last=1)
     losses = _resumed(learner, progress, settings)
     updates = warm_start(learner, examples, steps=steps, batch=warmstart.batch, done=len(losses))
-    bar = progress_bar("warm start", steps - len(losses)) if config.tracking.console else nullcontext(lambda *_: None)
+    shown = config.tracking.console
+    bar = progress_bar("warm start", steps - len(losses), "update") if shown else nullcontext(lambda *_: None)
     stop = StopRequest()
     with stopping_on_signals(stop.request, "update"), bar as advance:
         for metrics in updates:

@@ -72,4 +72,4 @@ def verdict_lines(verdict: Verdict) -> list[str]:
         return [f"unscored ({verdict.cause})"]
     if verdict.status == "rejected":
         return [f"reward {verdict.reward:.3f} · rejected", verdict.reason]
-    return [f"reward {verdict.reward:.3f} · {'success' if verdict.success else 'no success'}"]
+    return [f"reward {verdict.reward:.3f} · {'success' if verdict.success else 'failed'}"]

@@ -28,6 +28,8 @@ from steelyard.verification import Verifier, as_verifier
 
 MAX_TITLE_LENGTH = 120
 Split = Literal["train", "validation", "held_out"]
+SPLIT_NAMES: Mapping[Split, str] = {"train": "training", "validation": "validation", "held_out": "held-out"}
+"""How messages name the splits, as in "held-out tasks"."""
 
 
 class Domain(ABC):

@@ -17,7 +17,7 @@ from steelyard.drawing.scene import INK
 from steelyard.drawing.sheet import Card, contact_sheet
 from steelyard.environments import Environment, EnvironmentVerifier
 from steelyard.errors import ConfigError, DataError
-from steelyard.text import printable
+from steelyard.text import printable, with_unit
 from steelyard.types import NO_DECISIONS, Sample, SampleKey, Task, Turn, Verdict
 from steelyard.verification import AnyVerifier, Blame, InlinePool, Item, pool_for
 
@@ -30,6 +30,11 @@ UNFINISHED = (
     "no verdict: the text is the first turn of an episode, and the environment answers it; `steelyard sample RUN` "
     "plays whole episodes"
 )
+STYLE = """
+body { font: 15px/1.45 system-ui, sans-serif; margin: 2rem auto; max-width: 60rem; padding: 0 1rem; color: #1c1c1c; }
+h1 { font-size: 1.3rem; } table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
+td { padding: .2rem .7rem; border-bottom: 1px solid #e2e2e2; } tr:first-child { font-weight: 600; }
+"""
 MAX_CELL_LENGTH = 80
 """Maximum number of characters in a table cell."""
 
@@ -109,25 +114,37 @@ def report_on(verdict: Verdict) -> Report:
         return Report(("part", "value"), (), said, (UNFINISHED,), good=False)
     rows = tuple(Row((name, f"{value:.4g}"), good=True) for name, value in verdict.parts.items())
     flaws = (verdict.reason,) if verdict.reason else ()
-    result = "success" if verdict.success else verdict.status if verdict.status == "rejected" else "no success"
+    result = "success" if verdict.success else verdict.status if verdict.status == "rejected" else "failed"
     return Report(("part", "value"), rows, flaws, (f"{result}: reward {verdict.reward:.4g}",), good=verdict.success)
 
 
 def summarise(artifacts: Sequence[Artifact], title: str, first: Sequence[str] = ()) -> Summary:
-    """Count the distinct texts and how often each occurs, most frequent first. ``first``: lines to put first."""
-    times = Counter(one.text for one in artifacts)
-    verdicts = {one.text: one.verdict for one in artifacts}
+    """Count the distinct texts and how often each occurs, most frequent first. ``first``: lines to start with.
+
+    Samples are counted per task, because the reward of a text depends on its task.
+    """
+    times = Counter(map(_task_and_text, artifacts))
+    verdicts = {_task_and_text(one): one.verdict for one in artifacts}
     scored = [one.verdict for one in artifacts if one.verdict is not None and one.verdict.has_reward]
-    lines = [*first, f"{len(times)} distinct texts among {len(artifacts)}"]
+    lines = [*first, f"{with_unit(len({one.text for one in artifacts}), 'distinct text')} among {len(artifacts)}"]
     if scored:
         successes, reward = sum(verdict.success for verdict in scored), fmean(verdict.reward for verdict in scored)
         lines.append(f"{successes} of {len(scored)} succeed, mean reward {reward:.4g}")
-    columns = ("text", "times", "reward")
+    with_tasks = any(task for task, _ in times)
+    columns = (*(("task",) if with_tasks else ()), "text", "times", "reward")
     rows = tuple(
-        Row((_short(text), str(count), _reward(verdicts[text])), good=_succeeds(verdicts[text]))
-        for text, count in times.most_common()
+        Row(
+            (*((_short(key[0]),) if with_tasks else ()), _short(key[1]), str(count), _reward(verdicts[key])),
+            good=_succeeds(verdicts[key]),
+        )
+        for key, count in times.most_common()
     )
     return Summary(tuple(lines), columns, rows, _page(title, lines, columns, rows))
+
+
+def _task_and_text(artifact: Artifact) -> tuple[str, str]:
+    """Return the title of a sample's task, or an empty string for a file, and the text."""
+    return "" if artifact.verdict is None else artifact.title, artifact.text
 
 
 def _good(artifact: Artifact) -> bool | None:
@@ -151,4 +168,5 @@ def _page(title: str, lines: Sequence[str], columns: Sequence[str], rows: Sequen
     table = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>\n" for row in cells)
     body = "".join(f"<p>{escape(line)}</p>\n" for line in lines)
     head = f'<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n<title>{escape(title)}</title>\n'
+    head += f"<style>{STYLE}</style>\n"
     return f"{head}<h1>{escape(title)}</h1>\n{body}<table>\n{table}</table>\n</html>\n"

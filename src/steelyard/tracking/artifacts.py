@@ -66,7 +66,7 @@ def verdict_line(verdict: Verdict) -> str:
     """Format a verdict as printable text: reward and parts, or the failure."""
     if verdict.status == "unscored":
         return f"unscored ({one_line(verdict.cause)}) {printable(verdict.reason)}".rstrip()
-    words = [f"reward {verdict.reward:.4g}", "success" if verdict.success else "no success"]
+    words = [f"reward {verdict.reward:.4g}", "success" if verdict.success else "failed"]
     if verdict.status == "rejected":
         words[1] = f"rejected: {printable(verdict.reason)}"
     return " · ".join([*words, *(f"{one_line(name)} {value:.4g}" for name, value in verdict.parts.items())])

@@ -8,6 +8,7 @@ from contextlib import contextmanager, suppress
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from steelyard.text import with_unit
 from steelyard.tracking.console import Screen
 from steelyard.tracking.figures import duration
 from steelyard.tracking.heartbeat import FIRST_SECONDS, Heartbeat
@@ -19,14 +20,15 @@ Advance = Callable[..., None]
 
 
 @contextmanager
-def progress_bar(what: str, total: int, *, clock: Callable[[], float] = time.monotonic) -> Iterator[Advance]:
+def progress_bar(what: str, total: int, unit: str, *, clock: Callable[[], float] = time.monotonic) -> Iterator[Advance]:
     """Show a progress bar on stderr while the block runs, and yield the function that advances it.
 
-    Without a terminal, a line is printed at the start, and more lines follow if the work takes a long time.
+    ``unit`` is the noun for one of the ``total`` items. Without a terminal, it prints a line at the start, and more
+    lines if the work takes a long time.
     """
     console = Screen(stderr=True, highlight=False)
     if not console.is_terminal:
-        with _counting_in_lines(console, what, total, clock) as advance:
+        with _counting_in_lines(console, what, total, unit, clock) as advance:
             yield advance
         return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
@@ -37,7 +39,9 @@ def progress_bar(what: str, total: int, *, clock: Callable[[], float] = time.mon
 
 
 @contextmanager
-def _counting_in_lines(console: Screen, what: str, total: int, clock: Callable[[], float]) -> Iterator[Advance]:
+def _counting_in_lines(
+    console: Screen, what: str, total: int, unit: str, clock: Callable[[], float]
+) -> Iterator[Advance]:
     done, newest = 0, ""
 
     def advance(note: str = "") -> None:
@@ -46,11 +50,12 @@ def _counting_in_lines(console: Screen, what: str, total: int, clock: Callable[[
 
     def report(seconds: float) -> None:
         left = [f"about {duration(seconds * (total - done) / done)} left"] if done else []
-        words = [f"{what} {done}/{total}", f"{duration(seconds)} so far", *left, *([newest] if newest else [])]
+        words = [f"{what}: {done}/{with_unit(total, unit)}", f"{duration(seconds)} elapsed", *left]
+        words += [newest] if newest else []
         console.print("  ".join(words), markup=False, soft_wrap=True)
 
     with suppress(OSError):  # stderr may be closed; the work continues
-        console.print(f"{what} ({total})", markup=False)
+        console.print(f"{what}: {with_unit(total, unit)}", markup=False)
     with _heartbeat(report, clock):
         yield advance
 
@@ -69,7 +74,7 @@ def stages(
     console, named = Screen(stderr=True, highlight=False), first
 
     def report(seconds: float) -> None:
-        console.print(f"{named}  {duration(seconds)} so far", markup=False, soft_wrap=True)
+        console.print(f"{named}  {duration(seconds)} elapsed", markup=False, soft_wrap=True)
 
     def stage(what: str) -> None:
         nonlocal named

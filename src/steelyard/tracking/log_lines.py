@@ -48,7 +48,7 @@ def phase_line(progress: Progress) -> str | None:
     if running is None:
         return None
     words = [f"step {progress.step}/{progress.total_steps}", " ".join(str(running.activity).split())]
-    words.append(f"{duration(progress.phase_elapsed(running))} so far")
+    words.append(f"{duration(progress.phase_elapsed(running))} elapsed")
     if (left := progress.phase_left(running)) is not None:
         words.append(f"about {duration(left)} left")
     return "  ".join(words)

@@ -10,7 +10,9 @@ import numpy as np
 
 from steelyard import defaults
 from steelyard.algorithms.passk import Interval, bootstrap_interval, pass_at_k_estimate, wilson_interval
+from steelyard.domains.base import SPLIT_NAMES, Split
 from steelyard.sampling.base import Decoding, Sampler
+from steelyard.text import with_unit
 from steelyard.tracking import Activity, Report, silent
 from steelyard.training.metrics import episode_metrics
 from steelyard.training.phases import Stopwatch, collect, requests_for
@@ -38,8 +40,10 @@ class Evaluation:
     unscored: float
     groups: tuple[Group, ...]
     episodes: Mapping[str, float] = field(default_factory=dict[str, float])
-    """Mean number of turns per episode and the share of episodes ended by each limit, as in the metrics of a step;
-    empty if the samples are not episodes."""
+    """Mean turns per episode and the share of episodes that each limit ended, as in the metrics of a step; empty if the
+    samples are not episodes."""
+    split: Split | None = None
+    """The split that the tasks come from, if known."""
 
     def __repr__(self) -> str:
         shown = {"reward": self.reward, "best": self.best, "success": self.success}
@@ -48,7 +52,8 @@ class Evaluation:
         shares = f"{self.distinct:.0%} distinct, {self.unscored:.0%} unscored"
         if self.episodes:
             shares += f", {self.episodes['episode/turns']:.3g} turns per episode"
-        return f"Evaluation({len(self.groups)} tasks: {', '.join(values)}, {shares})"
+        kind = "task" if self.split is None else f"{SPLIT_NAMES[self.split]} task"
+        return f"Evaluation({with_unit(len(self.groups), kind)}: {', '.join(values)}, {shares})"
 
     def metrics(self) -> dict[str, float]:
         """Return the means as metrics named ``eval/*``."""

@@ -8,7 +8,7 @@ from steelyard.verification.calling import UserFunction
 from steelyard.verification.check import CheckReport, summarise_check
 from steelyard.verification.functions import FunctionVerifier, as_verifier, for_run, load_verifier, mode_of, verifier
 from steelyard.verification.inline import InlinePool
-from steelyard.verification.loading import import_path_of, load_function
+from steelyard.verification.loading import import_path_of, importable_name, load_function
 from steelyard.verification.pipeline import Pipeline, RejectTruncated, Stage
 from steelyard.verification.processes import ProcessPool, Recycling, WorkerLimits
 from steelyard.verification.safe_verify import safe_verify
@@ -50,6 +50,7 @@ __all__ = [
     "describe_level",
     "for_run",
     "import_path_of",
+    "importable_name",
     "level_in_force",
     "load_function",
     "load_verifier",

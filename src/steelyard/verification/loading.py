@@ -39,9 +39,14 @@ def import_path_of(obj: object) -> str | None:
             return None
     except AttributeError:
         return None
-    module = _script_module(found) if module == "__main__" else module
+    module = importable_name(found) if module == "__main__" else module
     path = f"{module}:{name}"
-    return path if is_import_path(path) else None
+    return path if module is not None and is_import_path(path) else None
+
+
+def importable_name(module: ModuleType) -> str | None:
+    """Return the name under which another process can import a module; None for a main script that it cannot import."""
+    return _script_module(module) if module.__name__ == "__main__" else module.__name__
 
 
 def _script_module(main: ModuleType) -> str | None:

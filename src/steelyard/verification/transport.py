@@ -16,15 +16,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import FunctionType
 from typing import Any
+from weakref import WeakSet
 
 import cloudpickle  # pyright: ignore[reportMissingTypeStubs]
 
 from steelyard.errors import VerifierError
 from steelyard.types import NO_DECISIONS, Sample
 from steelyard.verification.base import Item, Mode, Outcome, Verifier
-from steelyard.verification.calling import UserFunction, name_of
+from steelyard.verification.calling import UserFunction
 
 log = logging.getLogger("steelyard.verification")
+
+_REPORTED: WeakSet[FunctionType | type] = WeakSet()
+"""Functions and classes already reported as sent by value; a run opens several pools."""
 
 
 def pack(verifier: Verifier) -> bytes:
@@ -39,12 +43,12 @@ def pack(verifier: Verifier) -> bytes:
             "in a module, create the objects it needs inside it, or run it in this process with "
             'verify.pool = "inline".'
         ) from error
-    if pickler.by_value:
+    if unreported := pickler.by_value.difference(_REPORTED):
+        _REPORTED.update(unreported)
         log.warning(
-            "%s: not importable by name (defined in a notebook, script or function), so the worker processes receive a "
-            "copy of its code. Changes to global variables in a worker do not affect this process. Define it in a "
-            "module to have it imported instead.",
-            ", ".join(sorted(pickler.by_value)),
+            "%s is not importable by name (defined in a notebook, script or function): workers get a copy, and changes "
+            "to its global variables stay in the worker",
+            ", ".join(sorted({one.__name__ for one in unreported})),
         )
     return buffer.getvalue()
 
@@ -89,11 +93,11 @@ def without_decisions(item: Item) -> Item:
 
 
 class _Pickler(pickle.Pickler):
-    """Pickles functions and classes by name if possible; ``by_value`` holds the names of all others."""
+    """Pickles functions and classes by name if possible; ``by_value`` holds all others."""
 
     def __init__(self, buffer: io.BytesIO) -> None:
         super().__init__(buffer, protocol=5)
-        self.by_value: set[str] = set()
+        self.by_value: set[FunctionType | type] = set()
 
     def reducer_override(self, obj: Any) -> Any:
         if isinstance(obj, FunctionType):
@@ -102,11 +106,11 @@ class _Pickler(pickle.Pickler):
                 return NotImplemented
             if _decorates(found, obj):  # decorated with @verifier, so the name refers to the verifier
                 return _function_of, (obj.__module__, obj.__qualname__)
-            self.by_value.add(name_of(obj))
+            self.by_value.add(obj)
         elif not isinstance(obj, type) or _named(obj) is obj:
             return NotImplemented
         else:
-            self.by_value.add(obj.__name__)
+            self.by_value.add(obj)
         return cloudpickle.loads, (cloudpickle.dumps(obj),)  # pyright: ignore[reportUnknownMemberType]
 
 

@@ -31,14 +31,14 @@ def test_an_outdated_table_is_replaced_and_the_text_around_it_stays(tmp_path):
     assert page.rpartition("<!-- end -->")[2] == text.rpartition("<!-- end -->")[2]
 
 
-def test_a_missed_bar_is_shown_as_short(tmp_path):
+def test_a_missed_target_is_marked(tmp_path):
     figures = (Figure("gap", 0.7, "<=", 0.5, "nat", 0.1), Figure("share", 0.9, ">=", 0.8))
     details = ({"row": "a", "gap": 0.7}, {"row": "b", "gap": 0.61234})
     kept = record(Result("parity", figures, details), quick=False, seconds=3)
     (tmp_path / "parity.json").write_text(kept.to_json())
     page = generate(tmp_path)
-    assert "| `parity` | gap | 0.7 nat | <= 0.5 nat | 0.1 | **short** |" in page
-    assert "| `parity` | share | 0.9 | >= 0.8 | 0 | ok |" in page
+    assert "| `parity` | gap | 0.7 nat | <= 0.5 nat | 0.1 | **no** |" in page
+    assert "| `parity` | share | 0.9 | >= 0.8 | 0 | yes |" in page
     assert "| b | 0.612 |" in page
     assert "`python -m benchmarks parity`" in page
 

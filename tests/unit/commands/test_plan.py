@@ -43,7 +43,7 @@ def test_a_node_split_into_learners_and_samplers_can_run_it(capsys: pytest.Captu
     text = output_of(capsys, f"{NODE} --cores 512")
     assert text == output_of(capsys, f"{NODE} --cores 512 --learners 4xh100 --samplers 4xh100")
     assert "of 80 GB: fits" in text
-    assert "4 replicas of 1 on 4xh100" in text
+    assert "4 replicas of 1 GPU on 4xh100" in text
     assert "in turn; " in text
     assert "not runnable yet" not in text
     assert "not runnable yet" not in output_of(capsys, f"{NODE} --gpus 1xh100")
@@ -67,7 +67,7 @@ def test_a_model_larger_than_a_gpu_has_no_sampler(capsys: pytest.CaptureFixture[
     text = output_of(capsys, "plan text --model.path llama-3.1-70b --model.gradient_checkpointing true")
     assert "of 80 GB: fits" in text
     assert "0 (with 141 GB of weights): does not fit" in text
-    assert "4 replicas of 1" in text
+    assert "4 replicas of 1 GPU" in text
 
 
 def test_without_checkpointing_it_does_not_fit_and_a_solution_is_suggested(capsys: pytest.CaptureFixture[str]) -> None:

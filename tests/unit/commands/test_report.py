@@ -26,7 +26,7 @@ def artifacts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_report_on_files(artifacts: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", "theories", str(artifacts)]) == 0
     output = capsys.readouterr().out
-    assert "2 distinct theories among 3 consistent ones (4 samples, 3 readable)" in output
+    assert "3 of 4 samples are consistent theories (3 readable); 2 distinct" in output
     assert "has the fields of Standard Model" in output
     page = Path("report.html").read_text(encoding="utf-8")
     assert page.count("<svg") == 2

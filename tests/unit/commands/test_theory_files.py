@@ -41,7 +41,7 @@ def test_a_report_on_files_lists_every_theory(capsys: pytest.CaptureFixture[str]
     twice = Path("twice.txt")
     twice.write_text(with_line_breaks(SM) + with_line_breaks(SM.replace("x3", "x2")), encoding="utf-8")
     assert main(["report", "theories", "sm.txt", "twice.txt"]) == 0
-    assert "2 distinct theories among 3 consistent ones (3 samples, 3 readable)" in capsys.readouterr().out
+    assert "3 of 3 samples are consistent theories (3 readable); 2 distinct" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("text", "expected"), [("GAUGE U(1)\nnonsense\n", "word 3 is 'nonsense'"), (" \n", "empty")])

@@ -407,4 +407,4 @@ def test_importing_needs_neither_the_engine_nor_torch() -> None:
         "except e.MissingExtraError as error: print(error)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "text grammars needs an optional package: pip install 'steelyard[grammars]'" in done.stdout
+    assert "missing optional package for text grammars: pip install 'steelyard[grammars]'" in done.stdout

@@ -75,7 +75,7 @@ def test_texts_are_drawn_by_default() -> None:
     assert long[-1] == "…"
     verdict = Verdict.rejected("no number", floor=-1.0)
     sheet = labels(NUMBERS.render([Artifact("7", "best", verdict=Verdict.scored(1.0)), Artifact("x", verdict=verdict)]))
-    assert sheet == ["7", "best", "reward 1.000 · no success", "x", "reward -1.000 · rejected", "no number"]
+    assert sheet == ["7", "best", "reward 1.000 · failed", "x", "reward -1.000 · rejected", "no number"]
 
 
 class Drawn(Numbers):
@@ -109,7 +109,7 @@ def test_a_report_shows_the_verdict() -> None:
     good = NUMBERS.report("2", {"number": 2})
     assert (good.good, good.summary) == (True, ("success: reward 1",))
     assert [row.cells for row in good.rows] == [("length", "1")]
-    assert NUMBERS.report("3", {"number": 2}).summary == ("no success: reward 0",)
+    assert NUMBERS.report("3", {"number": 2}).summary == ("failed: reward 0",)
     rejected = NUMBERS.report("x", {"number": 2})
     assert (rejected.good, rejected.summary[0][:8], rejected.flaws) == (False, "rejected", ("'x' is not a number",))
     with pytest.raises(DataError, match=r"KeyError: 'number'(.|\n)*--spec"):
@@ -127,7 +127,18 @@ def test_a_summary_counts_distinct_texts() -> None:
     assert [row.cells for row in found.rows] == [("7", "2", "1"), ("8", "1", "0"), ("<x>", "1", "")]
     assert "<h1>a &lt;run&gt;</h1>" in found.page
     assert "&lt;x&gt;" in found.page
-    assert NUMBERS.summary([Artifact("7")]).lines == ("1 distinct texts among 1",)
+    assert NUMBERS.summary([Artifact("7")]).lines == ("1 distinct text among 1",)
+
+
+def test_a_summary_counts_the_samples_of_each_task() -> None:
+    rewards = {"even": 0.0, "odd": 1.0}
+    samples = [Artifact("7", title, verdict=Verdict.scored(rewards[title])) for title in ("odd", "even", "odd")]
+    found = NUMBERS.summary(samples)
+    assert found.columns == ("task", "text", "times", "reward")
+    assert [row.cells for row in found.rows] == [("odd", "7", "2", "1"), ("even", "7", "1", "0")]
+    assert found.lines[0] == "1 distinct text among 3"
+    files = NUMBERS.summary([Artifact("7", "a.txt"), Artifact("7", "b.txt")])
+    assert [row.cells for row in files.rows] == [("7", "2", "")]
 
 
 def test_the_default_export_is_the_text() -> None:

@@ -290,11 +290,11 @@ def test_without_a_terminal_a_long_phase_gets_a_line() -> None:
         tracker._heartbeat.check()
     tracker.close()
     assert screen.file.getvalue().splitlines() == [  # type: ignore[attr-defined]
-        "step 0/20  sampling 30/400 samples, 0 verified  0:30 so far  about 6:10 left",
-        "step 0/20  sampling 60/400 samples, 0 verified  1:00 so far  about 5:40 left",
-        "step 0/20  sampling 120/400 samples, 0 verified  2:00 so far  about 4:40 left",
-        "step 0/20  sampling 240/400 samples, 0 verified  4:00 so far  about 2:40 left",
-        "step 0/20  computing log-probs  0:30 so far",
+        "step 0/20  sampling 30/400 samples, 0 verified  0:30 elapsed  about 6:10 left",
+        "step 0/20  sampling 60/400 samples, 0 verified  1:00 elapsed  about 5:40 left",
+        "step 0/20  sampling 120/400 samples, 0 verified  2:00 elapsed  about 4:40 left",
+        "step 0/20  sampling 240/400 samples, 0 verified  4:00 elapsed  about 2:40 left",
+        "step 0/20  computing log-probs  0:30 elapsed",
     ]
 
 

@@ -74,20 +74,20 @@ def wait_for(capsys: pytest.CaptureFixture[str], clock: Clock, seconds: float) -
 
 def test_a_bar_without_a_terminal_prints_its_progress(capsys: pytest.CaptureFixture[str]) -> None:
     clock = Clock()
-    with progress_bar("warm start", 40, clock=clock) as advance:
-        assert capsys.readouterr().err == "warm start (40)\n"
+    with progress_bar("warm start", 40, "update", clock=clock) as advance:
+        assert capsys.readouterr().err == "warm start: 40 updates\n"
         for _ in range(10):
             advance("1.234 nat per token")
         line = wait_for(capsys, clock, 60.0)
-    assert line == "warm start 10/40  1:00 so far  about 3:00 left  1.234 nat per token\n"
+    assert line == "warm start: 10/40 updates  1:00 elapsed  about 3:00 left  1.234 nat per token\n"
 
 
 def test_a_stage_that_takes_long_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     clock = Clock()
     with stages("loading the model", clock=clock) as stage:
-        assert wait_for(capsys, clock, 45.0) == "loading the model  0:45 so far\n"
+        assert wait_for(capsys, clock, 45.0) == "loading the model  0:45 elapsed\n"
         stage("reading the tasks")
-        assert wait_for(capsys, clock, 80.0) == "reading the tasks  0:35 so far\n"
+        assert wait_for(capsys, clock, 80.0) == "reading the tasks  0:35 elapsed\n"
     with stages("loading the model", shown=False, clock=clock) as stage:
         stage("reading the tasks")
         clock.now = 200.0

@@ -178,5 +178,5 @@ def test_the_cache_hit_rate_is_a_metric_if_there_is_a_cache() -> None:
 def test_the_repr_of_an_evaluation_is_one_line() -> None:
     shown = repr(summarise([group(Verdict.scored(1.0, success=True), Verdict.scored(0.5), LOST)], ks=(1, 2)))
     assert "\n" not in shown
-    assert shown.startswith("Evaluation(1 tasks: reward 0.750 [")
+    assert shown.startswith("Evaluation(1 task: reward 0.750 [")
     assert all(figure in shown for figure in ("success 0.500 [", "pass@1 0.500 [", "pass@2 1.000 [", "33% unscored"))

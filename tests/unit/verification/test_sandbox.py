@@ -73,7 +73,7 @@ def test_a_signal_is_distinguished_from_an_exit_code(level: Level) -> None:
 
 
 def test_a_lone_surrogate_is_replaced() -> None:
-    ran = run_code("print(input()) # \ud800", stdin="a\udfffb", level="floor")
+    ran = run_code("print(input()) # \ud800", stdin="a\udfffb", level="basic")
     assert (ran.stdout, ran.ok) == ("a?b\n", True)
 
 
@@ -229,20 +229,20 @@ def test_under_bubblewrap_a_program_elsewhere_needs_a_readable_folder(tmp_path: 
 @pytest.mark.parametrize("name", ["/etc/passwd", "../up", "a/../../up", ""])
 def test_files_must_lie_in_the_scratch_folder(name: str, scratch: Path) -> None:
     with pytest.raises(SandboxError, match="must be a path inside the scratch folder"):
-        run_code("", files={name: "x"}, level="floor")
+        run_code("", files={name: "x"}, level="basic")
     assert list(scratch.iterdir()) == []
 
 
 def test_errors_for_commands_that_cannot_run(tmp_path: Path) -> None:
     with pytest.raises(SandboxError, match="'no-such-program' was not found in "):
-        run_command(["no-such-program"], level="floor")
+        run_command(["no-such-program"], level="basic")
     with pytest.raises(SandboxError, match="command is empty"):
-        run_command([], level="floor")
+        run_command([], level="basic")
     with pytest.raises(SandboxError, match=r"could not be started: .*No such file"):
-        run_command(["./missing"], level="floor")
+        run_command(["./missing"], level="basic")
     with pytest.raises(SandboxError, match=f"{tmp_path}/gone does not exist"):
-        run_code("", readable=[tmp_path / "gone"], level="floor")
-    with pytest.raises(SandboxError, match="'auto', 'bubblewrap', 'floor'"):
+        run_code("", readable=[tmp_path / "gone"], level="basic")
+    with pytest.raises(SandboxError, match="'auto', 'bubblewrap', 'basic'"):
         run_code("", level="cellar")  # type: ignore[arg-type]
 
 
@@ -256,8 +256,8 @@ def test_a_program_that_kills_or_halts_its_supervisor_is_reported_as_lost(monkey
     monkeypatch.setattr(run_module, "SUPERVISOR_SECONDS", 1.0)
     for number in ("KILL", "STOP"):
         command = ["sh", "-c", f"kill -{number} $PPID; exec sleep 1000"]
-        attempt = Attempt("floor", f"lost-{number}-{os.getpid()}", Path())
-        ran = run_command(command, level="floor", environment={MARK: attempt.word}, limits=RunLimits(seconds=2))
+        attempt = Attempt("basic", f"lost-{number}-{os.getpid()}", Path())
+        ran = run_command(command, level="basic", environment={MARK: attempt.word}, limits=RunLimits(seconds=2))
         assert (ran.stopped, ran.ok, ran.exit_code) == ("lost", False, None)
         wait_until_gone(attempt)
 
@@ -270,15 +270,15 @@ def test_the_best_level_is_used_and_described() -> None:
 
 
 @pytest.mark.usefixtures("fresh")
-def test_without_bubblewrap_level_floor_is_used_with_one_warning(
+def test_without_bubblewrap_the_basic_level_is_used_with_one_warning(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(shutil, "which", lambda name, path=None: None if name == "bwrap" else f"/usr/bin/{name}")
     with caplog.at_level(logging.INFO, "steelyard.verification"):
-        assert [run_command(["true"]).level for _ in range(2)] == ["floor", "floor"]
+        assert [run_command(["true"]).level for _ in range(2)] == ["basic", "basic"]
     (warning,) = caplog.records
     assert warning.levelno == logging.WARNING
-    assert re.search(r"floor \(.*NOT block.*\), because .*apt install bubblewrap", warning.getMessage())
+    assert re.search(r"basic \(.*NOT block.*\), because .*apt install bubblewrap", warning.getMessage())
     with pytest.raises(SandboxError, match=r"'bubblewrap' is not available.*apt install bubblewrap"):
         run_code("", level="bubblewrap")
 
@@ -286,7 +286,7 @@ def test_without_bubblewrap_level_floor_is_used_with_one_warning(
 @pytest.mark.usefixtures("fresh")
 def test_a_broken_bubblewrap_is_detected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake_bubblewrap(tmp_path, monkeypatch, "echo 'bwrap: No permissions to create new namespace' >&2; exit 1")
-    assert level_in_force() == "floor"
+    assert level_in_force() == "basic"
     assert "No permissions to create new namespace" in describe_level()
     assert "must allow user namespaces" in describe_level()
 
@@ -302,9 +302,14 @@ def test_an_older_bubblewrap_is_used_without_newer_options(tmp_path: Path, monke
 
 
 @pytest.mark.usefixtures("fresh")
-def test_systems_other_than_linux_use_level_floor(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_former_name_of_a_level_is_accepted_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    assert levels_module.resolve_level("floor") == "basic"
+    assert "'floor' was renamed: use level='basic'" in caplog.text
+
+
+def test_systems_other_than_linux_use_the_basic_level(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "darwin")
-    assert level_in_force() == "floor"
+    assert level_in_force() == "basic"
     assert "needs Linux namespaces" in describe_level()
 
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from steelyard.text import with_unit
+
 CORE = (
     "steelyard",
     "torch",
@@ -83,7 +85,7 @@ def devices() -> list[Device]:
             found.append(Device(f"cuda:{index}", torch.cuda.get_device_name(index), free))
     if torch.backends.mps.is_available():
         found.append(Device("mps", "Apple GPU", int(torch.mps.recommended_max_memory())))
-    threads = f"{os.cpu_count()} cores, {torch.get_num_threads()} torch threads"
+    threads = f"{with_unit(os.cpu_count() or 1, 'core')}, {with_unit(torch.get_num_threads(), 'torch thread')}"
     return [*found, Device("cpu", threads, available_memory())]
 
 

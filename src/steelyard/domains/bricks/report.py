@@ -15,7 +15,7 @@ from steelyard.domains.bricks.stability import Load, Stability, assess
 from steelyard.domains.bricks.stability.physics import PUBLISHED
 from steelyard.domains.bricks.text import Reading
 
-COLUMNS = ("line", "part", "position", "pull", "")
+COLUMNS = ("line", "part", "position", "pull", "result")
 
 
 def report_on(reading: Reading, brief: Brief | None, settings: RewardSettings) -> Report:
@@ -45,7 +45,7 @@ def _rows(reading: Reading, found: Stability) -> Iterator[Row]:
     for index, (line, brick) in enumerate(zip(reading.lines, reading.structure.bricks, strict=True)):
         good = index not in found.failing
         pull = f"{max(found.score_B[index], 0.0):.1%}" if solved and good else "–"
-        state = "floating" if index in afloat else "held" if good else "lets go"
+        state = "floating" if index in afloat else "held" if good else "separates"
         yield Row((str(line), f"{brick.h}x{brick.w}", f"({brick.x},{brick.y},{brick.z})", pull, state), good)
 
 
@@ -69,9 +69,9 @@ def _purpose(reading: Reading, brief: Brief, settings: RewardSettings) -> tuple[
     found = outcome(reading.structure, brief, method=settings.method, symmetric=settings.symmetric)
     parts = reward_parts(reading, found, settings)
     success = parts["success"] == 1.0
-    share = f"{found.purpose:.1%}" + ("" if found.fulfilled else ", not enough")
+    purpose = f"purpose score {found.purpose:.3g}" + ("" if found.fulfilled else ", too low")
     figures = " · ".join(f"{name} {value:.3g}" for name, value in parts.items())
     return (
-        f"{'success' if success else 'no success'}: purpose fulfilled to {share} ({brief.sentence()})",
+        f"{'success' if success else 'failed'}: {purpose} ({brief.sentence()})",
         f"reward {total_reward(parts, settings):.4g}: {figures}",
     ), success

@@ -108,7 +108,7 @@ class TheoryArtifacts:
         scored = self._score_lines(text, spec)
         lines = [*_missing_values(missing), *_exotics(sheet), *(line for line, _ in scored)]
         return Report(
-            ("condition", *sheet.fermions, "sum", ""),
+            ("condition", *sheet.fermions, "sum", "result"),
             tuple(_rows(sheet)),
             (),
             (sheet.verdict, gauge_text(theory.gauge), *lines),
@@ -124,7 +124,7 @@ class TheoryArtifacts:
         except Invalid as error:
             return [(f"rejected: {error}", False)]
         parts = " · ".join(f"{name} {value:.3g}" for name, value in verdict.parts.items())
-        lines = "success" if verdict.success else "no success"
+        lines = "success" if verdict.success else "failed"
         return [(f"{lines}: reward {verdict.reward:.4g}: {parts}", verdict.success)]
 
     def _valid_theory(self, artifact: Artifact) -> Theory | None:
@@ -173,5 +173,5 @@ def _caption(artifact: Artifact) -> str:
         return title
     if not verdict.has_reward:
         return f"{title} · unscored"
-    result = "success" if verdict.success else "rejected" if verdict.status == "rejected" else "no success"
+    result = "success" if verdict.success else "rejected" if verdict.status == "rejected" else "failed"
     return f"{title} · reward {verdict.reward:.3f}, {result}"

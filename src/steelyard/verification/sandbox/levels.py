@@ -1,8 +1,7 @@
 """Sandbox levels: which level this machine supports, and what a program can see at that level.
 
-``bubblewrap`` uses Linux namespaces created by the ``bwrap`` program. Bubblewrap needs no privileges, but the kernel
-must allow user namespaces. ``floor`` works everywhere: it sets limits and a clean environment, and always ends the
-program.
+``bubblewrap`` uses Linux namespaces created by the ``bwrap`` program. It needs no privileges, but the kernel must allow
+user namespaces. ``basic`` works everywhere: it sets limits and a clean environment, and always ends the program.
 """
 
 from __future__ import annotations
@@ -21,10 +20,10 @@ from typing import Literal
 
 from steelyard.errors import SandboxError
 
-Level = Literal["bubblewrap", "floor"]
+Level = Literal["bubblewrap", "basic"]
 HOME = Path("/sandbox")
 """Path of the scratch folder inside bubblewrap."""
-OWN_PROCESSES: dict[Level, int] = {"bubblewrap": 2, "floor": 0}
+OWN_PROCESSES: dict[Level, int] = {"bubblewrap": 2, "basic": 0}
 """Number of processes that the level itself adds below the supervisor."""
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/nix/store")
 SETTINGS = ("/etc/alternatives", "/etc/ld.so.cache", "/etc/localtime")
@@ -34,8 +33,11 @@ KEPT_VARIABLES = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 PROBE_SECONDS = 30
 PROTECTION: dict[Level, str] = {
     "bubblewrap": "no network; can read only the system and this Python; can write only its scratch folder",
-    "floor": "limits and a guaranteed end; does NOT block the network or access to files outside the scratch folder",
+    "basic": "limits and a guaranteed end; does NOT block the network or access to files outside the scratch folder",
 }
+
+RENAMED: dict[str, Level] = {"floor": "basic"}
+"""Former name of a level -> its current name."""
 
 log = logging.getLogger("steelyard.verification")
 
@@ -51,7 +53,7 @@ class Bubblewrap:
 
 def level_in_force() -> Level:
     """Return the best level that works on this machine."""
-    return "floor" if bubblewrap().reason else "bubblewrap"
+    return "basic" if bubblewrap().reason else "bubblewrap"
 
 
 def describe_level() -> str:
@@ -60,19 +62,23 @@ def describe_level() -> str:
     return f"{level} ({PROTECTION[level]})" + (f", because {reason}" if reason else "")
 
 
-def resolve_level(level: Level | Literal["auto"]) -> Level:
+def resolve_level(level: str) -> Level:
     """Return the level to use. Raises an error if the requested level is not available; ``auto`` always works."""
+    if level in RENAMED:
+        log.warning("sandbox level %r was renamed: use level=%r", level, RENAMED[level])
+        level = RENAMED[level]
     if level == "auto":
         _announce()
         return level_in_force()
     if level == "bubblewrap" and bubblewrap().reason:
         raise SandboxError(
-            f"sandbox level 'bubblewrap' is not available: {bubblewrap().reason}. Alternatively, use level='floor', "
+            f"sandbox level 'bubblewrap' is not available: {bubblewrap().reason}. Alternatively, use level='basic', "
             "which does not block the network or access to files outside the scratch folder"
         )
-    if level not in PROTECTION:
-        raise SandboxError(f"unknown sandbox level {level!r}: choose 'auto', {', '.join(map(repr, PROTECTION))}")
-    return level
+    for known in PROTECTION:
+        if level == known:
+            return known
+    raise SandboxError(f"unknown sandbox level {level!r}: choose 'auto', {', '.join(map(repr, PROTECTION))}")
 
 
 @cache

@@ -78,7 +78,7 @@ class RunResult:
     signal: int | None
     """Signal that ended the program. With bubblewrap, exit codes 129 to 192 are reported as signals."""
     stopped: Literal["", "time", "processes", "lost"]
-    """The limit that ended the run. ``"lost"``: the supervisor was killed or halted; ``floor`` cannot prevent this."""
+    """The limit that ended the run. ``"lost"``: the supervisor was killed or halted; ``basic`` cannot prevent this."""
     truncated: bool
     """Whether the output exceeded its limit."""
     seconds: float
@@ -164,7 +164,7 @@ def request_for(
         working_folder=str(folder / "scratch"),
         stdin=str(folder / "stdin"),
         caller=os.getpid(),
-        drop_privileges=level == "floor",
+        drop_privileges=level == "basic",
         seconds=limits.seconds,
         cpu_seconds=limits.cpu_seconds,
         memory=limits.memory,

@@ -114,7 +114,7 @@ def test_a_sheet_shows_the_verdicts() -> None:
     )
     assert labels(sheet) == [
         *("T", "1", "reward 1.000 · success", "purpose 1.00 · stands"),
-        *("2", "reward 0.001 · no success", "purpose 0.00 · collapses", "50% of the bricks float"),
+        *("2", "reward 0.001 · failed", "purpose 0.00 · collapses", "50% of the bricks float"),
         *("3", "reward 0.000 · rejected", "there is no brick"),
     ]
     green, red = "#2e8b57", "#be3c3c"
@@ -124,7 +124,7 @@ def test_a_sheet_shows_the_verdicts() -> None:
 
 def test_one_structure_with_a_verdict_is_a_sheet() -> None:
     verified = Artifact(BRIDGE, "1", verdict=Verdict.scored(0.5))
-    assert labels(bricks().render([verified], "svg")) == ["1", "reward 0.500 · no success"]
+    assert labels(bricks().render([verified], "svg")) == ["1", "reward 0.500 · failed"]
 
 
 def test_no_caption_is_wider_than_its_picture() -> None:
@@ -138,12 +138,12 @@ def test_no_caption_is_wider_than_its_picture() -> None:
 @pytest.mark.parametrize(
     ("verdict", "lines"),
     [
-        (Verdict.scored(0.25), ["reward 0.250 · no success"]),
+        (Verdict.scored(0.25), ["reward 0.250 · failed"]),
         (Verdict.unscored("timeout", "after 10 s"), ["unscored (timeout)"]),
         (Verdict.rejected("no brick", floor=-0.1), ["reward -0.100 · rejected", "no brick"]),
         (
             Verdict.scored(0.4, parts={"purpose": 0.5, "stability": 0.4, "connectivity": 0.75}),
-            ["reward 0.400 · no success", "purpose 0.50 · collapses", "25% of the bricks float"],
+            ["reward 0.400 · failed", "purpose 0.50 · collapses", "25% of the bricks float"],
         ),
     ],
 )
@@ -199,11 +199,11 @@ def test_a_report_with_a_brief_shows_purpose_load_and_reward() -> None:
     assert report.good
     stands, success, reward = report.summary
     assert stands.startswith("stands under 100 g: largest pull ")
-    assert success.startswith("success: purpose fulfilled to 100.0% (a bridge along x")
+    assert success.startswith("success: purpose score 1 (a bridge along x")
     assert reward.startswith("reward 1: purpose 1 · stability 1 · connectivity 1 · success 1")
     wider = bricks().report(BRIDGE, {**BRIEF, "gap": 5})
     assert not wider.good, "it stands, but does not match the brief"
-    assert wider.summary[1].startswith("no success: purpose fulfilled to 80.0%, not enough")
+    assert wider.summary[1].startswith("failed: purpose score 0.8, too low")
     with pytest.raises(DataError, match="did you mean 'bridge'"):
         bricks().report(BRIDGE, {**BRIEF, "kind": "brigde"})
 
@@ -214,7 +214,7 @@ def test_a_report_marks_bricks_that_let_go() -> None:
     assert report.summary[0].startswith("collapses: largest pull 0.9854 N, 100.6% of a contact's capacity; see line ")
     failing = [row for row in report.rows if not row.good]
     assert failing
-    assert {row.cells[3:] for row in failing} == {("–", "lets go")}
+    assert {row.cells[3:] for row in failing} == {("–", "separates")}
 
 
 def test_a_report_lists_floating_bricks_and_flaws() -> None:

@@ -58,7 +58,7 @@ def test_render_one_and_several() -> None:
     assert {"fermion", "scalar", "exotic", "mass, GeV"} <= {str(part.text) for part in one.iter()}
     assert sum(part.tag.endswith("svg") for part in sheet) == 5
     assert float(sheet.attrib["width"]) * 2 == float(sheet.attrib["viewBox"].split()[2])
-    assert b"reward 0.500, no success" in THEORIES.render(several, "html")
+    assert b"reward 0.500, failed" in THEORIES.render(several, "html")
     assert b"free of anomalies" in THEORIES.render([Artifact("Standard Model")], "txt")
     assert rb"\begin{tabular}" in THEORIES.render([Artifact("Standard Model")], "tex")
 
@@ -70,7 +70,7 @@ def test_a_report_names_the_failing_conditions() -> None:
     bad = THEORIES.report(BROKEN)
     assert not bad.good
     assert [row.cells[0] for row in bad.rows if not row.good] == ["L²·Y", "gravity²·Y", "Y³", "Witten L"]
-    assert bad.columns == ("condition", "L", "e", "Q", "u", "d", "h", "sum", "")
+    assert bad.columns == ("condition", "L", "e", "Q", "u", "d", "h", "sum", "result")
     assert any(line.startswith("exotic: 1× h, charge 1") for line in bad.summary)
 
 
@@ -81,7 +81,7 @@ def test_a_report_includes_the_score() -> None:
         return Verdict.scored(-1.0, success=bool(spec), parts={"length": -1.0})
 
     scored = TheoryArtifacts(read, score)
-    assert scored.report("Standard Model").summary[-1] == "no success: reward -1: length -1"
+    assert scored.report("Standard Model").summary[-1] == "failed: reward -1: length -1"
     assert not scored.report("Standard Model").good
     assert scored.report("Standard Model", {"given": ""}).good
     assert scored.report("Standard Model", {"given": "another"}).summary[-1] == "rejected: wrong start"
@@ -96,7 +96,7 @@ def test_the_domain_reports_and_summarises() -> None:
     assert report.summary[-1].startswith("success: reward")
     assert "does not start with" in domain.report(text, {"given": "GAUGE SU(5)"}).summary[-1]
     found = domain.summary([Artifact(text), Artifact(text + " nonsense")], title="two")
-    assert found.lines[0] == "1 distinct theories among 1 consistent ones (2 samples, 1 readable)"
+    assert found.lines[0] == "1 of 2 samples are consistent theories (1 readable); 1 distinct"
     assert found.rows[0].cells[-1] == "is Standard Model"
 
 

@@ -76,7 +76,7 @@ def test_a_summary_counts_successes() -> None:
     scored.append(Artifact("new", verdict=Verdict.scored(0.0, success=False)))
     found = summarise(scored, read, title="<run>")
     assert found.lines == (
-        "2 distinct theories among 3 consistent ones (5 samples, 4 readable)",
+        "3 of 5 samples are consistent theories (4 readable); 2 distinct",
         "2 when vector-like fermions are ignored",
         "1 is a known model; 1 new",
     )
@@ -85,4 +85,4 @@ def test_a_summary_counts_successes() -> None:
     assert "&lt;run&gt;" in found.page
     assert found.page.count("<svg") == 2
     unscored = summarise([Artifact("sm"), Artifact("new")], read)
-    assert unscored.lines[0].startswith("1 distinct theories among 1 consistent")
+    assert unscored.lines[0].startswith("1 of 2 samples are consistent theories")

@@ -41,7 +41,7 @@ y₂ Q u† H + h.c.   y₂ = 1
 y₃ Q d† H† + h.c.  y₃ = 0.02
 
 Vacuum
-⟨H⟩ component 1: 246 GeV / √2
+⟨H⟩ component 2: 246 GeV / √2
 
 Anomalies
             L     e  Q     u     d    sum

@@ -109,11 +109,6 @@ def require_integer(kind: str, name: str, value: object, *, minimum: int = 1) ->
         raise ValueError(f"brief {kind}: {name} = {value!r} must be an integer of at least {minimum}")
 
 
-def with_unit(number: int, noun: str) -> str:
-    """Format a count with its unit, such as ``1 stud`` or ``2 studs``."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
 def carrying(load: int) -> str:
     """Return the part of a title that states the load."""
     return f", carrying {load} g" if load else ""

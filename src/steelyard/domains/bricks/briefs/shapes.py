@@ -9,10 +9,11 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from steelyard.domains.bricks.briefs.base import Brief, require_integer, with_unit
+from steelyard.domains.bricks.briefs.base import Brief, require_integer
 from steelyard.domains.bricks.briefs.solid import Bools, Solid, iou
 from steelyard.domains.bricks.structure import Structure
 from steelyard.domains.bricks.tiling import estimated_parts
+from steelyard.text import with_unit
 
 BLOCK = 2
 """Width of a block along x, in cells."""

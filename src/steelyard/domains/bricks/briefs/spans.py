@@ -9,12 +9,13 @@ from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from steelyard.domains.bricks.briefs.base import Brief, carrying, kilograms, with_unit
+from steelyard.domains.bricks.briefs.base import Brief, carrying, kilograms
 from steelyard.domains.bricks.briefs.solid import Solid, middle, ratio
 from steelyard.domains.bricks.parts import STANDARD
 from steelyard.domains.bricks.stability.physics import Load
 from steelyard.domains.bricks.structure import Structure
 from steelyard.domains.bricks.tiling import estimated_parts, lengths
+from steelyard.text import with_unit
 
 PIER = 4
 """Maximum pier length for a simple bridge."""

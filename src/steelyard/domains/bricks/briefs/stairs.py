@@ -9,10 +9,11 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from steelyard.domains.bricks.briefs.base import Brief, with_unit
+from steelyard.domains.bricks.briefs.base import Brief
 from steelyard.domains.bricks.briefs.solid import Ints, Solid, height_iou
 from steelyard.domains.bricks.structure import Structure
 from steelyard.domains.bricks.tiling import estimated_parts
+from steelyard.text import with_unit
 
 
 @dataclass(frozen=True)

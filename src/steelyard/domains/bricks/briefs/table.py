@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
-from steelyard.domains.bricks.briefs.base import Brief, carrying, kilograms, with_unit
+from steelyard.domains.bricks.briefs.base import Brief, carrying, kilograms
 from steelyard.domains.bricks.briefs.solid import Solid, middle, ratio
 from steelyard.domains.bricks.stability.physics import Load
 from steelyard.domains.bricks.structure import Structure
 from steelyard.domains.bricks.tiling import estimated_parts
+from steelyard.text import with_unit
 
 
 @dataclass(frozen=True)

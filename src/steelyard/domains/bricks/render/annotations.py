@@ -43,8 +43,8 @@ def _scale(left: float, top: float) -> Iterator[Shape]:
         yield Line(((x, bar + BAR_HEIGHT), (x, bar + BAR_HEIGHT + 3)), SMALL_PRINT, 1.0)
         anchor = "start" if not number else "end" if number == len(TICKS) - 1 else "middle"
         yield Label((x, bar + BAR_HEIGHT + 14), text, SMALL, INK, anchor)
-    yield Label((left, bar + BAR_HEIGHT + 27), "no pull", SMALL, SMALL_PRINT)
-    yield Label((left + BAR_WIDTH, bar + BAR_HEIGHT + 27), "lets go", SMALL, SMALL_PRINT, "end")
+    yield Label((left, bar + BAR_HEIGHT + 27), "0", SMALL, SMALL_PRINT)
+    yield Label((left + BAR_WIDTH, bar + BAR_HEIGHT + 27), "separates", SMALL, SMALL_PRINT, "end")
     yield rectangle(failing, bar, 18, BAR_HEIGHT, colours.FAILING)
     yield _small(failing + 24, bar + 9, "fails or floats")
 

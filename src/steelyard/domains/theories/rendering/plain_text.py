@@ -58,7 +58,7 @@ def term_rows(sheet: DataSheet) -> list[list[str]]:
 
 def vacuum_lines(sheet: DataSheet) -> Iterator[str]:
     for vev in sheet.theory.vevs:
-        yield f"⟨{vev.field}⟩ component {vev.component}: {mass_text(vev.value)} / √2"
+        yield f"⟨{vev.field}⟩ component {vev.component + 1}: {mass_text(vev.value)} / √2"
 
 
 def anomaly_rows(sheet: DataSheet) -> list[list[str]]:

@@ -22,6 +22,7 @@ from steelyard.domains.theories.physics.anomalies import is_anomaly_free
 from steelyard.domains.theories.physics.invariance import flaws
 from steelyard.domains.theories.rendering import html
 from steelyard.errors import DataError
+from steelyard.text import with_unit
 
 COLUMNS = ("gauge group", "fields", "terms", "count", "fermions | scalars", "novelty")
 THEORY_START = re.compile(rf"(?=(?<!\S){GAUGE}(?!\S))")
@@ -76,8 +77,9 @@ def _consistent(theory: Theory) -> bool:
 
 
 def _summary(samples: int, readable: int, good: int, found: Catalogue) -> tuple[str, ...]:
+    consistent = f"{good} of {with_unit(samples, 'sample')} are consistent theories ({readable} readable)"
     lines = [
-        f"{len(found.entries)} distinct theories among {good} consistent ones ({samples} samples, {readable} readable)",
+        f"{consistent}; {len(found.entries)} distinct",
         f"{found.chiral} when vector-like fermions are ignored",
     ]
     counts = found.relation_counts
