@@ -84,7 +84,7 @@ def test_runs_can_share_a_warm_start_and_a_judge_and_load_a_model_by_folder(call
 
 
 def test_a_page_needs_a_run_with_a_domain(call: Call) -> None:
-    assert "run with a domain" in call("sample", "x", "--recipe", "sequences", "--page", "p.html").err
+    assert "run that has a domain" in call("sample", "x", "--recipe", "sequences", "--page", "p.html").err
 
 
 def _kept(key: str) -> bool:
