@@ -138,7 +138,7 @@ def _recipe_elsewhere(folder: Path) -> str | None:
 
 
 def _recipe_in_project(name: str, keys: Mapping[str, Any], folder: Path) -> str | None:
-    """Put a recipe in the project: it may name only the project's own modules."""
+    """Add a recipe that may name only the project's own modules."""
     folder = folder / "work"
     with working_as(folder):
         Path("checker.py").write_text(CHECKER, encoding="utf-8")

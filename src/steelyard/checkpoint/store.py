@@ -268,7 +268,8 @@ def _name(step: int) -> str:
 def _checked(name: str) -> str:
     if not _NAME.fullmatch(name) or name in _RESERVED:
         raise CheckpointError(
-            f"a part of a checkpoint cannot be named {name!r}; use letters, digits, - and _ (not state or manifest)"
+            f"a part of a checkpoint cannot be named {name!r}; use letters, digits, - and _ "
+            "(state and manifest are reserved)"
         )
     return name
 

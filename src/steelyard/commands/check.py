@@ -177,7 +177,7 @@ def _play(
 
 
 def _dead(config: Config, groups: Sequence[Group]) -> int:
-    """Count the dead groups: groups in which no sample has an advantage under the configured credit."""
+    """Count the dead groups: groups in which every advantage is zero under the configured credit assignment."""
     from steelyard.compose import build_credit
 
     credit = build_credit(config)

@@ -47,7 +47,7 @@ class Ranks:
         return nullcontext()
 
     def turns(self, count: int) -> list[int | None]:
-        """Return the numbers of the microbatches that this rank runs, out of ``count``; None is an idle turn."""
+        """Return the indices below ``count`` of the microbatches that this rank runs; None marks an idle slot."""
         rounds = -(-count // self.size)
         numbers = [turn * self.size + self.rank for turn in range(rounds)]
         return [number if number < count else None for number in numbers]

@@ -172,7 +172,9 @@ def _part(candidate: object, name: str | None) -> WeightedPart:
 def _weighted(parts: list[WeightedPart], settings: Settings) -> WeightedVerifier:
     unknown = set(settings) - {"name", "floor", "success_at"}
     if unknown:
-        raise VerifierError(f"{', '.join(sorted(unknown))} cannot be set on a weighted verifier: set it on its parts")
+        raise VerifierError(
+            f"{', '.join(sorted(unknown))} cannot be set on a weighted verifier; set it on its component verifiers"
+        )
     return WeightedVerifier(tuple(parts), **cast("dict[str, Any]", settings))
 
 

@@ -198,7 +198,7 @@ def test_invalid_parts_are_rejected(part: object) -> None:
 
 
 def test_settings_on_the_wrong_verifier_are_rejected() -> None:
-    with pytest.raises(VerifierError, match=r"version .*set it on its parts"):
+    with pytest.raises(VerifierError, match=r"version .*weighted verifier; set it"):
         as_verifier([correct, length], version="1")
     with pytest.raises(VerifierError, match="cannot override floor"):
         as_verifier(WeightedVerifier(as_verifier([correct]).parts), floor=1.0)  # pyright: ignore[reportAttributeAccessIssue]

@@ -142,7 +142,7 @@ def sampled_source(config: Sections) -> Iterator[Problem]:
     if tasks.held_out and not listed:
         yield Problem("tasks.held_out", tasks.held_out, "works only with listed tasks; set tasks.eval_file instead")
     if source.kind == "generated" and not config.has_domain and source.function is None:
-        yield Problem("tasks.source.function", None, "is required without a [domain] that generates tasks")
+        yield Problem("tasks.source.function", None, "is required without a [domain] to generate the tasks")
     yield from _foreign_keys(source)
     for index, part in enumerate(source.parts):
         key = f"tasks.source.parts.{index}"
@@ -178,9 +178,7 @@ def prompting(config: Sections) -> Iterator[Problem]:
         yield Problem("tasks.system", tasks.system, reason)
     if config.model.kind == "masked" and (tasks.system is not None or tasks.chat == "always"):
         key = "chat" if tasks.system is None else "system"
-        yield Problem(
-            f"tasks.{key}", getattr(tasks, key), "a masked model fills in holes and has no chat template; remove it"
-        )
+        yield Problem(f"tasks.{key}", getattr(tasks, key), "masked models do not use chat templates; remove this key")
 
 
 def verifier_source(config: Sections) -> Iterator[Problem]:

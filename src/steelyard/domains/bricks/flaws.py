@@ -33,8 +33,9 @@ class Flaw:
 
 
 class InvalidStructureError(Invalid):
-    """The input is not a valid structure. Carries the first flaw. If a verifier raises this error, the sample is
-    rejected.
+    """The input is not a valid structure; ``flaw`` is the first one found.
+
+    If a verifier raises this error, the sample is rejected.
     """
 
     def __init__(self, flaw: Flaw) -> None:
