@@ -1,9 +1,9 @@
 """A game with random replies that is small enough to enumerate, and a tiny float64 policy that plays it.
 
 In each turn the policy writes ``s`` to stop, ``a`` to toss a coin, or ``sb`` to pass. The replies are ``x`` or ``y``
-(the coin) and ``z``, each with a reward. After three replies the game is cut off. The chat template shortens an earlier ``sb`` to
-``b``, so episodes that contain ``sb`` fork into several rows. The enumeration below shares only the rules of the game
-with the code under test: it renders its own prompts and lists its own supports.
+(the coin) and ``z``, each with a reward. After three replies the game is cut off. The chat template shortens an earlier
+``sb`` to ``b``, so episodes that contain ``sb`` fork into several rows. The enumeration below shares only the rules of
+the game with the code under test: it renders its own prompts and lists its own supports.
 """
 
 from __future__ import annotations

@@ -21,8 +21,8 @@ PINNED = {
 
 REJECTED: dict[str, list[tuple[list[str], str]]] = {
     "infill": [
-        (["--tasks.chat=always"], "tasks.chat = 'always': a masked model"),
-        (["--tasks.system=a"], "tasks.system = 'a': a masked model"),
+        (["--tasks.chat=always"], "tasks.chat = 'always': masked models"),
+        (["--tasks.system=a"], "tasks.system = 'a': masked models"),
         (["--sampling.supports=recomputed"], "sampling.supports = 'recomputed': masked models"),
         (["--sampling.staleness=1"], "sampling.staleness = 1: masked models"),
         (["--sampling.engine=vllm", "--model.scratch=none", "--model.path=x"], "use engine = 'local'"),
