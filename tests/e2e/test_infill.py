@@ -26,8 +26,8 @@ TRAIN = (*SMALL, "--run.steps", "2", "--checkpoint.every", "1", "--tracking.samp
 def test_a_run_from_the_warm_start_to_the_page_of_samples(call: Call) -> None:
     trained = call("train", "infill", *TRAIN)
     assert trained.code == 0, trained.err
-    assert "warm start (2)" in trained.err
-    assert "judge (2)" in trained.err
+    assert "warm start: 2 updates" in trained.err
+    assert "judge: 2 updates" in trained.err
     run = Path("runs/infill")
     rows = read_metrics(run / "metrics.jsonl")
     assert rows[-1]["parts/judge/mean"] > 0
