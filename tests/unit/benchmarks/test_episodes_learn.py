@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.episodes import guess_learning, repair_learning
-from benchmarks.episodes.guess_learning import Games, GuessRun
-from benchmarks.episodes.repair_learning import ATTEMPTS, RepairRun, attempts, compare
+from benchmarks.episodes import episodes_learn, episodes_learn_repair
+from benchmarks.episodes.episodes_learn import Games, GuessRun
+from benchmarks.episodes.episodes_learn_repair import ATTEMPTS, RepairRun, attempts, compare
 from steelyard.types import NO_DECISIONS, Group, Sample, SampleKey, Task, Turn, Verdict
 
 RUN = GuessRun(0, 100, 12.0, Games(11.0, 4.0, 0.3), Games(4.1, 4.0, 1.0), 20.0, 300)
@@ -28,7 +28,7 @@ TASK = Task("tower", "")
 )
 def test_guess_can_miss_each_bar_and_the_worst_seed_counts(change: dict[str, Any], ok: list[bool]) -> None:
     runs = [RUN, replace(RUN, seed=1, **change)]
-    assert [figure.ok for figure in guess_learning.figures(runs, guess_learning.TARGET)] == ok
+    assert [figure.ok for figure in episodes_learn.figures(runs, episodes_learn.TARGET)] == ok
 
 
 def sample(*builds: int) -> Sample:
@@ -67,10 +67,10 @@ def test_both_sides_get_the_tokens_of_three_independent_builds() -> None:
 
 def test_repair_must_lead_by_disjoint_intervals() -> None:
     run = RepairRun(0, 0.55, [1.0] * 30, [0.6] * 30, 0.6, 0.6, 100, 1.0, 1.0)
-    assert all(figure.ok for figure in repair_learning.figures([run]))
+    assert all(figure.ok for figure in episodes_learn_repair.figures([run]))
     close = replace(run, repair=[1.0, 0.5] * 15, independent=[0.5, 0.95] * 15)
-    assert [figure.ok for figure in repair_learning.figures([close])] == [True, False]
-    assert [figure.ok for figure in repair_learning.figures([replace(run, repair=[0.1] * 30)])] == [False, False]
+    assert [figure.ok for figure in episodes_learn_repair.figures([close])] == [True, False]
+    assert [figure.ok for figure in episodes_learn_repair.figures([replace(run, repair=[0.1] * 30)])] == [False, False]
 
 
 def test_the_rows_of_all_parts_have_the_same_columns() -> None:

@@ -44,10 +44,12 @@ class Forking(Conversations):
 
 
 class ForkingConversation(Conversation):
+    replies = 0
+
     def reply(self, written: str, end: str, reply: Any) -> Continuation:
         appended = super().reply(written, end, reply)
-        self.forks += 1
-        return Continuation((4, 5, *appended.ids), forks=True) if self.forks % 2 == 0 else appended
+        self.replies += 1
+        return Continuation((4, 5, *appended.ids), forks=True) if self.replies % 2 == 0 else appended
 
 
 def play(

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import inspect
-import json
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pydantic import ConfigDict, TypeAdapter, create_model
 
-from steelyard.tools.calls import CLOSE, OPEN
+from steelyard.tools.calls import listing, with_system
 from steelyard.types import Prompt
 
 
@@ -35,15 +34,7 @@ def with_tools(prompt: Prompt, schemas: Sequence[Mapping[str, Any]]) -> Prompt:
     """Describe the tools at the start of the prompt, in its system message if it consists of messages."""
     if not schemas:
         return prompt
-    listed = "\n".join(json.dumps(schema.get("function", schema), ensure_ascii=False) for schema in schemas)
-    about = (
-        f"You can call these tools:\n{listed}\n\nTo call one, write\n"
-        f'{OPEN}{{"name": "the tool", "arguments": {{"parameter": "value"}}}}{CLOSE}\n'
-        "and end your turn. A turn without a call is your final answer."
-    )
+    about = f"{listing(schemas)} A turn without a call is your final answer."
     if isinstance(prompt, str):
         return f"{about}\n\n{prompt}" if prompt else about
-    first = prompt[0]
-    if first["role"] != "system":
-        return ({"role": "system", "content": about}, *prompt)
-    return ({**first, "content": f"{first['content']}\n\n{about}"}, *prompt[1:])
+    return with_system(prompt, about)

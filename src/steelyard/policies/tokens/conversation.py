@@ -10,7 +10,7 @@ renders it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
@@ -85,7 +85,6 @@ class Conversation:
     """``None`` if the prompt and the replies are plain text."""
     text: str = ""
     """The rendered text of this row, including sampled text; kept only if the template may fork."""
-    forks: int = field(default=0)
 
     def reply(self, written: str, end: str, reply: Sequence[Message]) -> Continuation:
         """Add a reply to ``written``, which ended with the text of its end token, ``end`` (empty if it had none)."""
@@ -101,7 +100,6 @@ class Conversation:
         self.text = whole
         if whole.startswith(row):
             return Continuation(codec.token_ids(whole[len(row) :]))
-        self.forks += 1
         return Continuation(codec.token_ids(whole), forks=True)
 
 

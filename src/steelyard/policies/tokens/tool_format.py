@@ -15,14 +15,11 @@ from typing import Any
 
 from steelyard.errors import PolicyError
 from steelyard.policies.tokens.chat_template import render_chat
-from steelyard.tools.calls import CLOSE, OPEN, Call, read_calls
+from steelyard.tools.calls import CLOSE, OPEN, Call, listing, read_calls, with_system
 from steelyard.types import Message
 
 Schema = Mapping[str, Any]
 
-LISTING = """You can call these tools:
-{tools}
-To call a tool, write only {open}{{"name": "NAME", "arguments": {{...}}}}{close}. You then get its result."""
 RESULT = "Result: {}"
 """Format of a result as a user message, for templates that do not support tools."""
 _QUESTION: Message = {"role": "user", "content": "question"}
@@ -45,18 +42,14 @@ class ToolFormat:
     @property
     def listed(self) -> str:
         """The system message for a template that does not list tools."""
-        tools = "\n".join(json.dumps(_brief(schema["function"]), ensure_ascii=False) for schema in self.schemas)
-        return LISTING.format(tools=tools, open=self.before, close=self.after)
+        return listing(self.schemas, self.before, self.after)
 
     def prompt(self, messages: Sequence[Message]) -> Sequence[Message]:
         """Unless the template supports tools, list them in the system message and turn results into user messages."""
         if self.native:
             return messages
         messages = [part for message in messages for part in self.reply([message])]
-        if messages[0]["role"] != "system":
-            return ({"role": "system", "content": self.listed}, *messages)
-        system = {"role": "system", "content": f"{messages[0]['content']}\n\n{self.listed}"}
-        return (system, *messages[1:])
+        return with_system(messages, self.listed)
 
     def reply(self, messages: Sequence[Message]) -> Sequence[Message]:
         """Turn results into one user message, unless the template has a role for them."""
@@ -65,16 +58,6 @@ class ToolFormat:
             return messages
         text = "\n".join(RESULT.format(result["content"]) for result in results)
         return ({"role": "user", "content": text}, *(message for message in messages if message["role"] != "tool"))
-
-
-def _brief(schema: Any) -> Any:
-    """Remove schema entries that the model does not need, because every prompt contains the schema."""
-    if isinstance(schema, list | tuple):
-        return [_brief(part) for part in schema]
-    if not isinstance(schema, Mapping):
-        return schema
-    dropped = {"additionalProperties": bool, "pattern": str}
-    return {key: _brief(part) for key, part in schema.items() if not isinstance(part, dropped.get(key, ()))}
 
 
 def find_format(tokenizer: Any, schemas: Sequence[Schema]) -> ToolFormat:
